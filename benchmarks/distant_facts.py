@@ -33,10 +33,10 @@ from data import CORPORA, MINILM
 from kept import read_rows, write_lines
 
 from keras_posenc.analysis import plot, write_report, write_stretch_report
+from keras_posenc.metrics.scores import accuracy_by_length
 from keras_posenc.tasks.long_texts import distant_facts
 from keras_posenc.text import Texts, Tokenizer, read_texts
 from keras_posenc.training import Classify, finetune, predict, stretch, stretch_summary
-from keras_posenc.training.metrics import accuracy_by_length
 from keras_posenc.writing import write_text
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "distant_facts.json"

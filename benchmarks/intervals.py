@@ -1,6 +1,6 @@
 """95% intervals of means over units that are drawn independently, such as texts or episodes.
 
-That of a proportion is `keras_posenc.training.metrics.wilson`.
+That of a proportion is `keras_posenc.metrics.scores.wilson`.
 """
 
 import math

@@ -28,7 +28,7 @@ from recovery import compiled
 
 from keras_posenc import tasks
 from keras_posenc.backend.seeding import set_random_seed
-from keras_posenc.training.metrics import wilson
+from keras_posenc.metrics.scores import wilson
 from keras_posenc.training.schedules import cosine_warmup
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "text_retrieval.json"

@@ -99,7 +99,7 @@ def renamed_argument(old: str, new: str) -> typing.Callable[[Function], Function
 def warn_renamed(old, new, of):
     """Warns the caller's caller that what it used is called otherwise now."""
     warnings.warn(
-        f"`{old}` of {of} is called `{new}` now; the old name works until version 0.5.",
+        f"`{old}` of {of} is called `{new}` now: give {new}=...; {old} works until version 0.7.",
         DeprecationWarning,
         stacklevel=3,
     )

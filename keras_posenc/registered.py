@@ -36,27 +36,27 @@ from keras_posenc.layers import (
     token_embedding,
 )
 from keras_posenc.layers.structured import crf, decoders, memm, pointer
+from keras_posenc.losses import (
+    chains,
+    matryoshka,
+    multilabel,
+    ranking,
+    similarity,
+    smoothed,
+    spans,
+)
+from keras_posenc.metrics import mean_loss
 from keras_posenc.models import (
     model,
     pooling,
-    similarity,
     span_logits,
+)
+from keras_posenc.models import (
+    similarity as similarity_model,
 )
 from keras_posenc.models.generation import generator
 from keras_posenc.positions import learned, padded, random, sinusoidal, stretched, structured
 from keras_posenc.retrieval.late_interaction import training_model
 from keras_posenc.retrieval.sparse import pooling as sparse_pooling
-from keras_posenc.training import (
-    adamw,
-    chains,
-    losses,
-    matryoshka,
-    mean_loss,
-    multilabel_losses,
-    optimizer,
-    ranking,
-    schedules,
-    similarity_losses,
-    span_losses,
-)
+from keras_posenc.training import adamw, optimizer, schedules
 from keras_posenc.training.stretching import feature_losses

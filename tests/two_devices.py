@@ -14,7 +14,7 @@ import numpy as np
 from keras_posenc import embed
 from keras_posenc.losses import CoSENT, MaxSimRanking, MultipleNegativesRanking
 from keras_posenc.metrics import InBatchAccuracy, MeanLoss
-from keras_posenc.training.devices import on_devices
+from keras_posenc.processes.devices import on_devices
 
 MEAN = "mean_with_sample_weight"
 TEXTS = ["w1 w2 w3", "w4 w5 w6", "w7 w8 w9"]

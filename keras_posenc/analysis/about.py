@@ -1,14 +1,20 @@
 """The facts about a run in its report: its model, its data, its command and its date."""
 
+import dataclasses
 import inspect
 import json
 
 from keras_posenc.analysis.page import code, escaped, pairs, setting, table
 from keras_posenc.extension import Extension
-from keras_posenc.training import contextualize, finetune, stretch
+from keras_posenc.training import Optimizer, Source, contextualize, finetune, stretch
+from keras_posenc.training.contextual.recipe import ContextualRecipe
+from keras_posenc.training.finetuning.recipe import FinetuneRecipe
+from keras_posenc.training.finetuning.tasks import task_of_record
 from keras_posenc.training.runs import IN_MEMORY, with_extension
+from keras_posenc.training.stretching.stretch_recipe import StretchRecipe
 
 FUNCTIONS = {each.__name__: each for each in (contextualize, finetune, stretch)}
+RECIPES = {"contextualize": ContextualRecipe, "finetune": FinetuneRecipe, "stretch": StretchRecipe}
 ROLES = {"train": "training data", "texts": "texts", "validation": "validation", "test": "test"}
 
 
@@ -63,6 +69,7 @@ def _call(name, directory, recipe, data):
     function = FUNCTIONS[name]
     if "extension" not in recipe:
         recipe = with_extension(recipe)
+    recipe = recipe | _values(name, recipe)
     given = {**recipe, **data, "output": directory}  # a recipe has digests in place of data
     if len(stages := given.get("lengths") or []) == 1:
         (given["max_length"], given["epochs"]), given["lengths"] = *stages, None
@@ -74,12 +81,28 @@ def _call(name, directory, recipe, data):
             extension = Extension.of(value)
             usual = Extension.of(parameter.default).get_config()
             value = parameter.default if extension.get_config() == usual else str(extension)
+        if key == "optimizer" and isinstance(value, Optimizer):
+            value = str(value)
         written = key if value == IN_MEMORY else _literal(value)
         if parameter.default is parameter.empty:
             parts.append(written)
         elif key in given and value != parameter.default:
             parts.append(f"{key}={written}")
     return f"{name}(\n" + "".join(f"    {part},\n" for part in parts) + ")"
+
+
+def _values(name, recipe):
+    """The arguments whose parts are settings of their own in a record, and tokens to serve."""
+    values = {"max_length": recipe.get("max_length", recipe.get("length"))}
+    if not isinstance(recipe.get("optimizer"), dict):  # an object of Keras
+        values["optimizer"] = Optimizer.of_record(recipe, RECIPES[name].usual(recipe))
+    fields = [field.name for field in dataclasses.fields(Source)]
+    source = Source(**{key: recipe.get(key) for key in fields})
+    if source != Source(source.checkpoint):
+        values["checkpoint"] = source
+    if name == "finetune":
+        values["task"] = task_of_record(recipe)
+    return values
 
 
 def _literal(value):

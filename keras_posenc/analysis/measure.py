@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.encodings.base import Encoding
-from keras_posenc.training.metrics import unit_rows
+from keras_posenc.metrics.scores import unit_rows
 
 
 def position_similarity(embedding, positions, centred=True):

@@ -8,10 +8,11 @@ import math
 import keras
 import torch
 from keras import ops
-from keras.src.backend.common.global_state import GLOBAL_STATE_TRACKER
 
 from keras_posenc.backend import shared
 from keras_posenc.backend.head_groups import by_rows_of_groups
+from keras_posenc.backend.keras_names import has, is_recomputed, scope
+from keras_posenc.backend.keras_names import tensor_of as numbers
 
 
 def tracing():
@@ -29,13 +30,14 @@ def is_plain(layer, x):
     policy = layer.dtype_policy
     dtype = policy.compute_dtype
     return (
-        layer.built
+        has("scopes")
+        and layer.built
         and isinstance(x, torch.Tensor)
         and (DTYPES.get(dtype) == x.dtype or not x.is_floating_point())
         and policy.variable_dtype == dtype
         and policy.quantization_mode is None
         and layer.activity_regularizer is None
-        and not layer._remat_mode
+        and not is_recomputed(layer)
         and not layer._forward_hooks
         and not layer._forward_pre_hooks
         and "call" not in layer.__dict__
@@ -45,8 +47,6 @@ def is_plain(layer, x):
 
 def _is_within(x):
     """Whether something around all calls, now, changes what they compute."""
-    # What `keras.distribution.distribution` and others read, of this thread.
-    scope = GLOBAL_STATE_TRACKER.__dict__.get
     return (
         x.is_meta
         or scope("autocast_scope") is not None
@@ -59,11 +59,6 @@ def _is_within(x):
 
 
 DTYPES = {name: getattr(torch, name) for name in ("float64", "float32", "float16", "bfloat16")}
-
-
-def numbers(variable):
-    """The tensor of a variable of a plain layer, without the scopes that Keras asks for."""
-    return getattr(variable, "_value", variable)  # with LoRA, a kernel is a tensor
 
 
 def by_group(function, rows, counts, weights):

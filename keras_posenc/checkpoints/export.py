@@ -44,7 +44,6 @@ TASK_OF = {
 LABELLED = ("Sequence-Output", "Token-Output", OTHER_OUTPUT)
 
 
-@checks.renamed_argument("labels", "label_names")
 def save_checkpoint(
     model, directory, format="huggingface", positions=None, dtype=None, label_names=None
 ):

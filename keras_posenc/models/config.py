@@ -232,12 +232,6 @@ class Config:
         """The names of the logits of a task's head, from `id2label`."""
         return read_label_names(self.source or {})
 
-    @property
-    def labels(self):
-        """`label_names`, by their name until version 0.2."""
-        checks.warn_renamed("labels", "label_names", "Config")
-        return self.label_names
-
     def with_label_names(self, label_names):
         """The config with other label names, as Hugging Face writes them."""
         names = label_names if isinstance(label_names, (list, tuple)) else []

@@ -65,27 +65,58 @@ def read_config(source=None, model=None, **overrides):
     """
     overrides = {key: plain(value) for key, value in overrides.items()}
     if isinstance(source, Config):
-        family = FAMILIES[source.family]
-        overrides = {family.ours(key): value for key, value in overrides.items()}
-        remaining = source.source and _without_rates(source.source, family, overrides)
-        return dataclasses.replace(source, **overrides, source=remaining)
+        return _replaced(source, overrides)
+    values, where = _values(source)
+    try:
+        family = choose_family({**values, **overrides}, model)
+        _check_required({**values, **overrides}, family, where)
+        values = _overridden(values, overrides, family)
+        _check_spelling(values, family, where)
+        return _configured(_fields(values, family, where), values, family)
+    except _Located as error:
+        raise ValueError(*error.args) from None
+    except ValueError as error:
+        raise _named(error, where, source) from None
+    except (TypeError, AttributeError, KeyError, IndexError, ArithmeticError) as error:
+        error = ValueError(f"A value is of another kind than its key needs ({shorten(error)}).")
+        raise _named(error, where, source) from None
+
+
+class _Located(ValueError):
+    """An error that says where the config is."""
+
+
+def _replaced(config, overrides):
+    """A `Config` with other fields, by any of their names."""
+    family = FAMILIES[config.family]
+    overrides = {family.ours(key): value for key, value in overrides.items()}
+    remaining = config.source and _without_rates(config.source, family, overrides)
+    return dataclasses.replace(config, **overrides, source=remaining)
+
+
+def _values(source):
+    """The keys and values of a source, and where they are."""
     if source is None or isinstance(source, dict):
         values, where = dict(source or {}), "the keywords" if source is None else "the config"
     else:
         values, where = _load(source)
     if isinstance(values.get("model_type"), str):
         values["model_type"] = values["model_type"].removeprefix(WITH_ENCODINGS)
-    try:
-        family = choose_family({**values, **overrides}, model)
-    except ValueError as error:
-        raise _named(error, where, source) from None
-    ours = family.ours
+    return values, where
+
+
+def _check_required(values, family, where):
+    """Refuses values that change what is computed in a way that the family does not know."""
     for key, allowed in {**REQUIRED_VALUES, **family.required}.items():
-        value = overrides.get(key, values.get(key))
-        if allowed is not None and value not in allowed:
+        if allowed is not None and values.get(key) not in allowed:
             refusal = None if key in family.required else REFUSALS.get(key)
             refusal = refusal or f"The family {family.name!r} knows no other value."
-            raise ValueError(f"{refusal} Found {key}={quote(value)} in {where}.")
+            raise _Located(f"{refusal} Found {key}={quote(values.get(key))} in {where}.")
+
+
+def _overridden(values, overrides, family):
+    """The values of a file with others, each in the file's own words."""
+    ours = family.ours
     values = _without_rates(values, family, map(ours, overrides))
     for key, value in overrides.items():
         others = [other for other in values if ours(other) == ours(key)]
@@ -93,44 +124,47 @@ def read_config(source=None, model=None, **overrides):
             del values[other]
         if ours(key) == "causal":
             values.pop(BIDIRECTIONAL, None)
-        values[others[0] if others else key] = value  # in the file's own words
+        values[others[0] if others else key] = value
+    return values
+
+
+def _check_spelling(values, family, where):
+    """Refuses keys that resemble a known one."""
     # A key that the family's file has cannot be what another key of it misspells.
     family_keys = {key for key in family.keys_read if key in values}
     known = {*FIELDS, *ALIASES, *REQUIRED_VALUES, *family.keys_read} - family_keys
     for key in values:
         short = len(key) < 100  # comparing takes as long as the square of a key
         compared = short and key not in known | family_keys | HARMLESS
-        near = nearest(key, known, 0.85) if compared else []
-        if near:
-            raise ValueError(f"Unknown key {quote(key)} in {where}: did you mean {near[0]!r}?")
-    fields = {ours(key): value for key, value in values.items() if ours(key) in FIELDS}
-    fields = {**family.defaults, **fields}
-    try:
-        fields["causal"] = read_direction(values, family)
-    except ValueError as error:
-        raise _named(error, where, source) from None
-    missing = [f.name for f in dataclasses.fields(Config) if f.default is dataclasses.MISSING]
-    missing = [name for name in missing if name in FIELDS and name not in fields]
+        if near := nearest(key, known, 0.85) if compared else []:
+            raise _Located(f"Unknown key {quote(key)} in {where}: did you mean {near[0]!r}?")
+
+
+def _fields(values, family, where):
+    """The fields of `Config` that are given, none of which is missing."""
+    fields = {family.ours(key): value for key, value in values.items()}
+    fields = {key: value for key, value in fields.items() if key in FIELDS}
+    fields = {**family.defaults, **fields, "causal": read_direction(values, family)}
+    needed = [f.name for f in dataclasses.fields(Config) if f.default is dataclasses.MISSING]
+    missing = [name for name in needed if name in FIELDS and name not in fields]
     if missing:
-        raise ValueError(
+        raise _Located(
             f"Missing in {where}: {', '.join(missing)}. Is it the config of a {family.title}?"
         )
     fields.pop("encodings", None)
-    fields = {k: v for k, v in fields.items() if v is not None or k not in (*FLAGS, *CHOICES)}
-    try:
-        check_finite(values)
-        check_quantized(values)
-        check_kinds(values, family)
-        if values.get("encodings") is not None:
-            check_specs(values["encodings"])
-        config = family.configure(Config(**fields, family=family.name, source=values))
-        check_names(config)
-        return config
-    except ValueError as error:
-        raise _named(error, where, source) from None
-    except (TypeError, AttributeError, KeyError, IndexError, ArithmeticError) as error:
-        error = ValueError(f"A value is of another kind than its key needs ({shorten(error)}).")
-        raise _named(error, where, source) from None
+    return {k: v for k, v in fields.items() if v is not None or k not in (*FLAGS, *CHOICES)}
+
+
+def _configured(fields, values, family):
+    """The `Config`, after the checks of its values."""
+    check_finite(values)
+    check_quantized(values)
+    check_kinds(values, family)
+    if values.get("encodings") is not None:
+        check_specs(values["encodings"])
+    config = family.configure(Config(**fields, family=family.name, source=values))
+    check_names(config)
+    return config
 
 
 def _without_rates(values, family, fields):

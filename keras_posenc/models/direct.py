@@ -14,6 +14,7 @@ from keras_posenc import backend
 from keras_posenc.attention.last_query import attend_last
 from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.attention.whole_text import attend_whole
+from keras_posenc.backend.keras_names import nodes_by_depth, output_structure
 from keras_posenc.layers.dropout import Dropout
 from keras_posenc.layers.feedforward import FeedForward
 from keras_posenc.layers.norm import RMSNormalization
@@ -29,7 +30,7 @@ def calls_in(graph):
     Args:
         graph: a `keras.Model` or `keras.Function`. One that is not functional has none.
     """
-    by_depth = getattr(graph, "_nodes_by_depth", {})
+    by_depth = nodes_by_depth(graph)
     nodes = [node for depth in sorted(by_depth, reverse=True) for node in by_depth[depth]]
     return [node for node in nodes if not node.is_input]
 
@@ -68,7 +69,7 @@ class Steps:
         ]
         self.inputs = [id(x) for x in graph.inputs]
         self.outputs = [id(x) for x in graph.outputs]
-        self.structure = graph._outputs_struct
+        self.structure = output_structure(graph)
 
     def run(self, inputs, operation_fn=direct):
         """The outputs of the graph for a list of all its inputs, as `_run_through_graph` of Keras.

@@ -31,7 +31,6 @@ APPLICATIONS = ("encoder", "lm", "unilm")
 
 
 @former_arguments()
-@checks.renamed_argument("labels", "label_names")
 def build_transformer_model(
     config_path=None,
     checkpoint_path=None,

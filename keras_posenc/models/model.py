@@ -7,9 +7,9 @@ import warnings
 
 import keras
 from keras import ops
-from keras.src.backend.common.global_state import get_global_attribute
 
 from keras_posenc import backend
+from keras_posenc.backend.keras_names import has, scope
 from keras_posenc.backend.seeding import without_tensorflow
 from keras_posenc.encodings import spec_of
 from keras_posenc.models.direct import Steps
@@ -74,7 +74,7 @@ class TransformerModel(CheckedInputs, keras.Model):
                     "custom_position_ids=True for ids of your own."
                 )
         masked = any(each is not None for each in keras.tree.flatten(mask))
-        if backend.TRAITS.eager and not (training or masked or kwargs):
+        if backend.TRAITS.eager and has("graphs") and not (training or masked or kwargs):
             tensors = self._standardize_inputs(inputs)
             if backend.is_plain(self, tensors[0]):
                 outputs = self._steps.run(tensors)
@@ -125,7 +125,9 @@ class TransformerModel(CheckedInputs, keras.Model):
         return super().quantize(mode, *args, **kwargs)
 
     def get_config(self):
-        if get_global_attribute("use_legacy_config"):  # by keras.saving.save_model, or in a model
+        if has("scopes") and scope(
+            "use_legacy_config"
+        ):  # by keras.saving.save_model, or in a model
             raise ValueError(NO_HDF5.format(f"Received: {self!r} in an HDF5 file"))
         about = self._about
         if self._transformer is not None:

@@ -46,16 +46,6 @@ class AbsolutePositionEmbedding(keras.layers.Layer):
         self.output_dim = checks.whole("output_dim", output_dim)
         self.supports_masking = True
 
-    @property
-    def bound(self):
-        """`max_position`, by its name until version 0.2."""
-        checks.warn_renamed("bound", "max_position", type(self).__name__)
-        return self.max_position
-
-    def __dir__(self):
-        # Keras reads every attribute of this list when it saves, which would warn.
-        return [name for name in super().__dir__() if name != "bound"]
-
     def rows(self, position_ids):
         """Computes the embeddings of position ids.
 

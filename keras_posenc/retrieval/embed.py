@@ -15,6 +15,10 @@ from keras_posenc.checkpoints.sentence_transformers import (
 from keras_posenc.models.heads import features_before_head
 from keras_posenc.models.model import model_on
 from keras_posenc.models.sentence_embedding import embedder, normalizes, with_dimension
+from keras_posenc.processes.devices import check_pool, on_devices
+from keras_posenc.processes.pool import computing
+from keras_posenc.processes.shards import read_shard
+from keras_posenc.processes.together import is_first
 from keras_posenc.retrieval.dense.chunks import chunk_spans
 from keras_posenc.retrieval.dense.late_chunking import embed_spans
 from keras_posenc.retrieval.embed_checks import check_chunking, check_kind, check_parts
@@ -30,14 +34,10 @@ from keras_posenc.retrieval.sparse.embedder import SparseEmbedder
 from keras_posenc.retrieval.vector_files import check_output, ids_of, json_lines, write_vectors
 from keras_posenc.text import TextBatches, read_texts
 from keras_posenc.text.documents import check_list, kind_of_all
-from keras_posenc.text.process_shards import read_shard
 from keras_posenc.text.shapes import shape_options
 from keras_posenc.text.text_stream import TextStream
-from keras_posenc.training.device_pool import computing
-from keras_posenc.training.devices import check_pool, on_devices
 from keras_posenc.training.finetuning.task import check_encoded
 from keras_posenc.training.part_file import write_parts
-from keras_posenc.training.processes import is_first
 from keras_posenc.training.text_model import TextModel
 
 
@@ -296,7 +296,7 @@ def embed(
 def _computing(opening, chunks, late, overlap, devices):
     """A context with a function of texts and `verbose` that returns their vectors."""
     if not late:
-        return computing(_embedding, opening | {"chunks": chunks}, devices)
+        return computing(_embedding, opening | {"chunks": chunks}, devices, kind_of_all)
     model = open_embedder(**opening)
 
     def of_chunks(texts, verbose):

@@ -5,6 +5,8 @@ import os
 import numpy as np
 
 from keras_posenc import checks
+from keras_posenc.metrics.scores import unit_rows
+from keras_posenc.processes.together import is_first
 from keras_posenc.retrieval.cross_encoder.reranker import Reranker, check_one_output
 from keras_posenc.retrieval.embed import open_embedder
 from keras_posenc.retrieval.nearest import nearest
@@ -13,8 +15,6 @@ from keras_posenc.text import Texts, read_texts
 from keras_posenc.text.documents import check_list
 from keras_posenc.text.json_lines import check_jsonl, write_jsonl
 from keras_posenc.training.finetuning.tasks import TASKS
-from keras_posenc.training.metrics import unit_rows
-from keras_posenc.training.processes import is_first
 
 SAMPLINGS = ("top", "random")
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_posenc import checks
 from keras_posenc.checkpoints.model_settings import read_prompts, read_similarity
+from keras_posenc.metrics.scores import unit_rows
 from keras_posenc.retrieval.embed import open_embedder
 from keras_posenc.retrieval.embed_checks import check_kind
 from keras_posenc.retrieval.embedding_record import (
@@ -25,7 +26,6 @@ from keras_posenc.retrieval.stored_vectors import stored_vectors
 from keras_posenc.text.documents import kind_of_all
 from keras_posenc.text.ids import id_text
 from keras_posenc.text.json_lines import check_jsonl, write_jsonl
-from keras_posenc.training.metrics import unit_rows
 from keras_posenc.training.saved_models import is_finetuned, prompts_of
 from keras_posenc.untrusted import quote, shorten
 

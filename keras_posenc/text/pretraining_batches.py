@@ -15,39 +15,39 @@ from keras_posenc.text.text_batches import TextBatches
 from keras_posenc.text.truncation import tell_truncation
 
 
-def pieces(texts, tokenizer, length):
+def pieces(texts, tokenizer, max_length):
     """Cuts texts into rows of full length; no row holds two texts.
 
     The last row of a long text ends with it and begins earlier, inside the row before, so that it
-    is full too; a text shorter than `length` is one shorter row.
+    is full too; a text shorter than `max_length` is one shorter row.
 
     Args:
         texts: list of str.
         tokenizer: `Tokenizer`.
-        length: int. Tokens of a row, special tokens included.
+        max_length: int. Tokens of a row, special tokens included.
 
     Returns:
         list of `(token_ids, segment_ids)`.
 
     Raises:
-        ValueError: if no text has a token, or `length` leaves no room for one.
+        ValueError: if no text has a token, or `max_length` leaves no room for one.
 
     Example:
 
     >>> words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "c", "d"]
     >>> tokenizer = Tokenizer(vocabulary={word: i for i, word in enumerate(words)})
-    >>> [tokenizer.decode(ids) for ids, _ in pieces(["a b c d", "d"], tokenizer, length=5)]
+    >>> [tokenizer.decode(ids) for ids, _ in pieces(["a b c d", "d"], tokenizer, max_length=5)]
     ['a b c', 'b c d', 'd']
     """
-    rows = _rows_of(texts, tokenizer, length)
+    rows = _rows_of(texts, tokenizer, max_length)
     if not rows:
         raise ValueError("The texts have no tokens to learn from.")
     return rows
 
 
-def _rows_of(texts, tokenizer, length):
+def _rows_of(texts, tokenizer, max_length):
     special = tokenizer.special_tokens()
-    size = checks.whole("length", length, special + 1, why=f"{special} are special tokens")
+    size = checks.whole("max_length", max_length, special + 1, why=f"{special} are special tokens")
     size -= special
     rows = []
     for ids in filter(None, tokenizer.contents(texts)):
@@ -57,19 +57,19 @@ def _rows_of(texts, tokenizer, length):
     return rows
 
 
-def encode_corpus(texts, tokenizer, length, masked):
+def encode_corpus(texts, tokenizer, max_length, masked):
     """`EncodedTexts` of texts, as the classes below make them of a list; None without tokens.
 
     Args:
         texts: list of str, or of (prompt, answer) pairs of str.
-        tokenizer, length: as in `pieces`.
+        tokenizer, max_length: as in `pieces`.
         masked: bool. Whether tokens are masked, so that there are no labels.
     """
     if isinstance(texts[0], tuple):
-        return encode_texts(texts, NextTokenLabels(segment=1), tokenizer, length)
-    rows = _rows_of(texts, tokenizer, length)
+        return encode_texts(texts, NextTokenLabels(segment=1), tokenizer, max_length)
+    rows = _rows_of(texts, tokenizer, max_length)
     labels = ClassLabels() if masked else NextTokenLabels()
-    return encode_texts(rows, labels, tokenizer, length) if rows else None
+    return encode_texts(rows, labels, tokenizer, max_length) if rows else None
 
 
 class MaskedLanguageModelBatches(TextBatches):
@@ -87,7 +87,7 @@ class MaskedLanguageModelBatches(TextBatches):
     Args:
         texts: list of str, of any length.
         tokenizer: a `Tokenizer` with a mask token.
-        length: int. Tokens of a row, special tokens included.
+        max_length: int. Tokens of a row, special tokens included.
         masked: float in (0, 1). Fraction of the tokens to predict.
         whole_words: bool. Whether the pieces of a word are chosen together: WordPiece's "##",
             SentencePiece's and byte-level BPE's spaces mark words.
@@ -96,7 +96,7 @@ class MaskedLanguageModelBatches(TextBatches):
         positions: bool. Adds an input `masked_positions` (B, M) with the M = ceil(masked T)
             positions to predict. Targets and weights are then (B, M). The MLM head skips the other
             positions, which are most of the work of a small model.
-        pack: bool. Short texts share rows, filled up to `length`, and an input `position_ids`
+        pack: bool. Short texts share rows, filled up to `max_length`, and an input `position_ids`
             starts again with each text. For a model with `packed=True`.
         token_budget, shuffle, seed, max_shapes, pad_to, **kwargs: as in `TextBatches`.
 
@@ -109,7 +109,7 @@ class MaskedLanguageModelBatches(TextBatches):
 
     >>> words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "so", "it", "goes", "on"]
     >>> tokenizer = Tokenizer(vocabulary={word: i for i, word in enumerate(words)})
-    >>> batches = MaskedLanguageModelBatches(["So it goes on"], tokenizer, length=8, masked=0.5)
+    >>> batches = MaskedLanguageModelBatches(["So it goes on"], tokenizer, max_length=8, masked=0.5)
     >>> inputs, targets, weights = batches[0]
     >>> tokenizer.decode(targets[0]), float(weights.sum())
     ('so it goes on', 2.0)
@@ -119,11 +119,12 @@ class MaskedLanguageModelBatches(TextBatches):
     [ALBERT](https://arxiv.org/abs/1909.11942) for n-grams.
     """
 
+    @checks.renamed_argument("length", "max_length")
     def __init__(
         self,
         texts,
         tokenizer,
-        length=512,
+        max_length=512,
         masked=0.15,
         whole_words=True,
         max_ngram=1,
@@ -150,11 +151,11 @@ class MaskedLanguageModelBatches(TextBatches):
         self._begins = np.ones(tokenizer.vocab_size, bool)
         if whole_words:
             self._begins = begins_words(tokenizer)
-        rows = texts if isinstance(texts, EncodedTexts) else pieces(texts, tokenizer, length)
+        rows = texts if isinstance(texts, EncodedTexts) else pieces(texts, tokenizer, max_length)
         super().__init__(
-            pack_rows(rows, length) if pack else rows,
+            pack_rows(rows, max_length) if pack else rows,
             tokenizer=tokenizer,
-            max_length=length,
+            max_length=max_length,
             token_budget=token_budget,
             shuffle=shuffle,
             seed=seed,
@@ -200,7 +201,7 @@ class CausalBatches(TextBatches):
     Args:
         texts: list of str, or of (prompt, answer) pairs of str.
         tokenizer: a `Tokenizer`.
-        length: int. Tokens of a row, special tokens included.
+        max_length: int. Tokens of a row, special tokens included.
         pack: bool. Short texts share rows, as in `MaskedLanguageModelBatches`.
         token_budget, shuffle, seed, max_shapes, pad_to, **kwargs: as in `TextBatches`.
 
@@ -212,7 +213,7 @@ class CausalBatches(TextBatches):
 
     >>> words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "so", "it", "goes", "on"]
     >>> tokenizer = Tokenizer(vocabulary={word: i for i, word in enumerate(words)})
-    >>> inputs, targets, weights = CausalBatches([("so it", "goes on")], tokenizer, length=8)[0]
+    >>> inputs, targets, weights = CausalBatches([("so it", "goes on")], tokenizer, max_length=8)[0]
     >>> tokenizer.decode(inputs["token_ids"][0])
     'so it goes on'
     >>> tokenizer.ids_to_tokens(targets[0][weights[0] > 0])
@@ -221,19 +222,20 @@ class CausalBatches(TextBatches):
     Reference: [UniLM](https://arxiv.org/abs/1905.03197).
     """
 
-    def __init__(self, texts, tokenizer, length=512, token_budget=8192, pack=False, **kwargs):
+    @checks.renamed_argument("length", "max_length")
+    def __init__(self, texts, tokenizer, max_length=512, token_budget=8192, pack=False, **kwargs):
         is_encoded = isinstance(texts, EncodedTexts)
         pairs = not is_encoded and bool(len(texts)) and isinstance(texts[0], tuple)
-        rows = texts if pairs or is_encoded else pieces(texts, tokenizer, length)
+        rows = texts if pairs or is_encoded else pieces(texts, tokenizer, max_length)
         if pack and pairs:
-            encoded, lengths = encode_rows(texts, tokenizer, length)
-            tell_truncation(lengths, length)
+            encoded, lengths = encode_rows(texts, tokenizer, max_length)
+            tell_truncation(lengths, max_length)
             rows = [(row.token_ids, row.segment_ids) for row in encoded]
         super().__init__(
-            pack_rows(rows, length) if pack else rows,
+            pack_rows(rows, max_length) if pack else rows,
             NextTokenLabels(segment=1 if pairs else None),
             tokenizer=tokenizer,
-            max_length=length,
+            max_length=max_length,
             token_budget=token_budget,
             **kwargs,
         )

@@ -4,14 +4,14 @@ import keras
 import numpy as np
 
 from keras_posenc import backend, checks
+from keras_posenc.processes.epoch import Reading
+from keras_posenc.processes.replicas import fill_batch, filled_size, share_of
 from keras_posenc.text import shapes as text_shapes
 from keras_posenc.text.buckets import batch_sizes, choose_lengths, epoch_batches, even_sizes
 from keras_posenc.text.encoded_texts import EncodedTexts, encode_texts
-from keras_posenc.text.epoch_progress import Reading
 from keras_posenc.text.labels import ClassLabels, Labels
 from keras_posenc.text.labels.outputs import OutputLabels
 from keras_posenc.text.labels.protocol import class_weights
-from keras_posenc.text.replicas import fill_batch, filled_size, share_of
 from keras_posenc.text.truncation import tell_truncation
 
 

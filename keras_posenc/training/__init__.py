@@ -5,14 +5,15 @@ from typing import TYPE_CHECKING
 from keras_posenc.lazy import names_on_request
 
 if TYPE_CHECKING:
+    from keras_posenc.metrics.answers import answer_f1, exact_match
+    from keras_posenc.metrics.entities import entities, entity_scores
+    from keras_posenc.metrics.scores import pearson, spearman
     from keras_posenc.training.adamw import FusedAdamW
-    from keras_posenc.training.answers import answer_f1, exact_match
     from keras_posenc.training.averaging import average_checkpoints
     from keras_posenc.training.contextual.contextualize import Contextualized, contextualize
     from keras_posenc.training.contextual.pronouns import LANGUAGES, Language, Pronoun
     from keras_posenc.training.contextual.summary import contextual_summary
     from keras_posenc.training.curriculum_batches import CurriculumBatches
-    from keras_posenc.training.entities import entities, entity_scores
     from keras_posenc.training.evaluate import evaluate, predict
     from keras_posenc.training.finetuning.answer import Answer
     from keras_posenc.training.finetuning.classify import Classify, Prediction
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from keras_posenc.training.finetuning.regress import Regress
     from keras_posenc.training.finetuning.tag import Tag
     from keras_posenc.training.gradients import gradient
-    from keras_posenc.training.metrics import pearson, spearman
     from keras_posenc.training.optimizer import LayerwiseAdamW, adamw, rates_by_depth
     from keras_posenc.training.optimizer_settings import Optimizer
     from keras_posenc.training.prediction_table import predictions_table, write_predictions

@@ -3,11 +3,12 @@
 import os
 
 from keras_posenc import checks
+from keras_posenc.processes.devices import on_devices
+from keras_posenc.processes.pool import computing
+from keras_posenc.processes.shards import read_shard
+from keras_posenc.text.documents import kind_of_all
 from keras_posenc.text.json_lines import check_jsonl
-from keras_posenc.text.process_shards import read_shard
 from keras_posenc.text.text_stream import TextStream
-from keras_posenc.training.device_pool import computing
-from keras_posenc.training.devices import on_devices
 from keras_posenc.training.part_file import write_parts
 from keras_posenc.training.saved_models import load_finetuned, task_of
 from keras_posenc.untrusted import json_line
@@ -144,12 +145,12 @@ def predict(
     if part_size is None:
         texts = part(texts)
         kind.check_texts(texts)
-        with computing(_predictor, model, devices) as predictions_of:
+        with computing(_predictor, model, devices, kind_of_all) as predictions_of:
             return predictions_of(texts, verbose)
     stream = TextStream(texts, text)
     rows = part(range(len(stream)))
     settings = {name: model[name] for name in ("max_length", "token_budget", "chunks", "pool")}
-    with computing(_predictor, model, devices) as predictions_of:
+    with computing(_predictor, model, devices, kind_of_all) as predictions_of:
 
         def compute(texts, before):
             kind.check_texts(texts)

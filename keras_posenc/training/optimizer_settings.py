@@ -45,8 +45,8 @@ class Optimizer(Settings):
 
     Example:
 
-    >>> Optimizer(learning_rate=2e-5) == Optimizer.of("adamw:2e-5")
-    True
+    >>> str(Optimizer(learning_rate=2e-5, warmup=0.2))
+    'adamw:2e-05,warmup=0.2'
     """
 
     name: str = "adamw"
@@ -152,6 +152,28 @@ class Optimizer(Settings):
         values = dict(vars(self))
         name = values.pop("name")
         return {"optimizer": None if name == "adamw" else name, **values}
+
+    @classmethod
+    def of_record(cls, record, usual):
+        """Returns the optimizer that recipe.json has.
+
+        Args:
+            record: dict, the content of recipe.json.
+            usual: dict, the defaults of the function; what equals them is None.
+        """
+        names = [field.name for field in dataclasses.fields(cls) if field.name in record]
+        values = {name: record[name] for name in names}
+        values |= {name: None for name in usual if values.get(name) == usual[name]}
+        return cls(record.get("optimizer") or "adamw", **values)
+
+    def __str__(self):
+        fields = [field for field in dataclasses.fields(self) if field.name != "name"]
+        given = {f.name: getattr(self, f.name) for f in fields}
+        given = {f.name: given[f.name] for f in fields if given[f.name] != f.default}
+        words = {name: str(value).lower() for name, value in given.items()}
+        rate = [words.pop("learning_rate")] if "learning_rate" in words else []
+        texts = [*rate, *(f"{name}={word}" for name, word in words.items())]
+        return ":".join([self.name, ",".join(texts)] if texts else [self.name])
 
 
 def make_optimizer(given, model, steps):

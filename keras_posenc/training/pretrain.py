@@ -3,10 +3,10 @@
 import functools
 
 from keras_posenc import checks
-from keras_posenc.training.devices import on_devices
+from keras_posenc.processes.devices import on_devices
+from keras_posenc.processes.together import check_processes
 from keras_posenc.training.optimizer_settings import FORMER_OPTIMIZER
 from keras_posenc.training.pretraining import OBJECTIVES, Pretraining, read_corpus
-from keras_posenc.training.processes import check_processes
 from keras_posenc.training.recipe import Recipe
 from keras_posenc.training.runs import run_once, whence
 from keras_posenc.training.settings import former_settings, renamed

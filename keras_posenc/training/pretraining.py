@@ -16,6 +16,7 @@ from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads_in import heads_in
 from keras_posenc.models.inputs import inputs_of
 from keras_posenc.models.model import TransformerModel
+from keras_posenc.processes.together import by_first
 from keras_posenc.text import Texts, read_texts
 from keras_posenc.text.disk_list import DiskList, take
 from keras_posenc.text.files import FilePart, read_long_texts
@@ -25,7 +26,6 @@ from keras_posenc.text.pretraining_batches import (
     encode_corpus,
 )
 from keras_posenc.training.cached_texts import cached_texts, cached_tokens
-from keras_posenc.training.processes import by_first
 from keras_posenc.training.progress import SHORT, Progress, printer
 from keras_posenc.training.runs import take_steps
 from keras_posenc.training.training_state import check_space

@@ -47,7 +47,7 @@ class Recipe:
         self.extension = Extension.of(self.extension)
         self.optimizer = Optimizer.of(self.optimizer)
         if isinstance(self.optimizer, Optimizer):
-            self.optimizer = self.optimizer.filled(self.learning_rate, self.weight_decay)
+            self.optimizer = self.optimizer.filled(**self.usual(vars(self)))
         self.check()
 
     @classmethod
@@ -64,6 +64,11 @@ class Recipe:
         names = [name for name in arguments if name not in (*TEXTS, *RUN)]
         settings = {name: arguments[name] for name in names} | changes
         return cls(**{name: plain(value) for name, value in settings.items()})
+
+    @classmethod
+    def usual(cls, settings):
+        """Returns the defaults of an `Optimizer` for these settings of the run, a dict."""
+        return {"learning_rate": cls.learning_rate, "weight_decay": cls.weight_decay}
 
     def replace(self, **changes):
         """Returns the recipe with other values of some settings."""
@@ -85,7 +90,7 @@ class Recipe:
         if isinstance(optimizer, Optimizer):
             optimizer = optimizer.record()
         else:
-            usual = Optimizer().filled(self.learning_rate, self.weight_decay).record()
+            usual = Optimizer().filled(**self.usual(vars(self))).record()
             optimizer = {**usual, "optimizer": optimizer}
         settings |= {"extension": extension, **vars(self.source), **optimizer}
         return {**settings, **environment(), **texts}

@@ -17,7 +17,7 @@ import keras
 from keras_posenc import expected as e
 from keras_posenc.checkpoints.folder import owned, replacing_together
 from keras_posenc.extension import Extension
-from keras_posenc.training.processes import by_first, is_first, together
+from keras_posenc.processes.together import by_first, is_first, together
 from keras_posenc.training.progress import Progress
 from keras_posenc.training.training_state import load_state, save_state
 from keras_posenc.untrusted import check_inside, quote, read_json, shorten
@@ -67,42 +67,58 @@ def run_once(output, record, overwrite, verbose, prepare, keys, results=(), data
         NotADirectoryError, BlockingIOError: as `owned` does.
         ValueError: if the directory holds another run, and `overwrite` is False.
     """
-    output = pathlib.Path(output)
-    files = {name: output / name for name in ("metrics.json", "state.zip", "recipe.json")}
+    place = _Directory(pathlib.Path(output), record, overwrite)
     with contextlib.ExitStack() as lock:
-
-        def begin():
-            lock.enter_context(owned(output))
-            if not overwrite:
-                check_same_run(output, record)
-            return all((output / name).exists() for name in ("metrics.json", *results))
-
-        def announce():
-            if overwrite:  # not before: a mistake in a call must not delete an existing run
-                for path in files.values():
-                    path.unlink(missing_ok=True)
-            write_text(files["recipe.json"], json.dumps(record, indent=1, ensure_ascii=False))
-
-        def write():
-            with replacing_together(output) as folder:
-                run.save(folder)
-                now = datetime.datetime.now().astimezone().isoformat(" ", "seconds")
-                versions = {"keras": keras.__version__, "backend": keras.backend.backend()}
-                more = {"versions": versions, "data": data or {}, "finished": now}
-                text = json.dumps(metrics | more, indent=1, ensure_ascii=False)
-                write_text(folder / "metrics.json", text)
-
-        def end():
-            files["state.zip"].unlink(missing_ok=True)
-            return read_json(files["metrics.json"], keys)
-
-        finished = by_first(begin)
+        finished = by_first(lambda: place.begin(lock, results))
         if overwrite or not finished:
             run = together(prepare)
-            by_first(announce)
-            metrics = run.run(files["state.zip"], verbose if is_first() else 0)
-            by_first(write)
-        return by_first(end)
+            by_first(place.announce)
+            metrics = run.run(place.state, verbose if is_first() else 0)
+            by_first(lambda: place.write(run, metrics, data or {}))
+        return by_first(lambda: place.end(keys))
+
+
+class _Directory:
+    """The files of a run, which one process of several writes.
+
+    Args:
+        path: `pathlib.Path`.
+        record, overwrite: as in `run_once`.
+    """
+
+    def __init__(self, path, record, overwrite):
+        self.path, self.record, self.overwrite = path, record, overwrite
+        self.metrics, self.state = path / "metrics.json", path / "state.zip"
+        self.recipe = path / "recipe.json"
+
+    def begin(self, lock, results):
+        """Takes the directory; returns whether the run is finished."""
+        lock.enter_context(owned(self.path))
+        if not self.overwrite:
+            check_same_run(self.path, self.record)
+        return all((self.path / name).exists() for name in ("metrics.json", *results))
+
+    def announce(self):
+        """Writes which run this is."""
+        if self.overwrite:  # not before: a mistake in a call must not delete an existing run
+            for path in (self.metrics, self.state, self.recipe):
+                path.unlink(missing_ok=True)
+        write_text(self.recipe, json.dumps(self.record, indent=1, ensure_ascii=False))
+
+    def write(self, run, metrics, data):
+        """Writes the results, which replace those of an earlier run together."""
+        with replacing_together(self.path) as folder:
+            run.save(folder)
+            now = datetime.datetime.now().astimezone().isoformat(" ", "seconds")
+            versions = {"keras": keras.__version__, "backend": keras.backend.backend()}
+            more = {"versions": versions, "data": data, "finished": now}
+            text = json.dumps(metrics | more, indent=1, ensure_ascii=False)
+            write_text(folder / "metrics.json", text)
+
+    def end(self, keys):
+        """Removes the state, and reads the metrics."""
+        self.state.unlink(missing_ok=True)
+        return read_json(self.metrics, keys)
 
 
 def environment():

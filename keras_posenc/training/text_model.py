@@ -128,12 +128,6 @@ class TextModel:
         """What the task does, a `FinetuneTask`."""
         return RowPerText() if self.task is None else TASKS[self.task]
 
-    @property
-    def labels(self):
-        """`label_names`, by their name until version 0.2."""
-        checks.warn_renamed("labels", "label_names", "TextModel")
-        return self.label_names
-
     def batches(self, texts, labels=None, **options):
         """Makes `TextBatches` of raw texts, encoded as in training.
 
@@ -323,9 +317,6 @@ def check_chunks(chunks, max_length):
             "chunks reads all of a document and max_length cuts it off: give one of them. "
             f"Received: chunks={chunks!r}, max_length={max_length!r}"
         )
-
-
-TextModel.__init__ = checks.renamed_argument("labels", "label_names")(TextModel.__init__)
 
 
 class _Chosen(keras.utils.PyDataset):

@@ -10,8 +10,9 @@ from keras_posenc.analysis import plot, write_report, write_stretch_report
 from keras_posenc.analysis import verdict as analysis_verdict
 from keras_posenc.analysis.report import FinetuneRun, read_run
 from keras_posenc.bench import save_pictures
+from keras_posenc.metrics import scores as metrics
 from keras_posenc.text import read_texts
-from keras_posenc.training import finetune, metrics
+from keras_posenc.training import finetune
 
 pytestmark = pytest.mark.once
 
@@ -186,7 +187,7 @@ def test_the_verdict_on_numbers(value, verdict):
 def test_a_page_says_what_was_run(tmp_path, pretrained, corpus):
     """Model, data, date and the call, which runs as it stands and finds the run finished."""
     train = corpus / "train.tsv"
-    settings = dict(validation=0.25, max_length=16, epochs=1, learning_rate=2e-3, verbose=0)
+    settings = dict(validation=0.25, max_length=16, epochs=1, optimizer="adamw:2e-3", verbose=0)
     metrics = finetune(pretrained, train, tmp_path / "out", **settings)
     page = write_report(tmp_path / "out").read_text("utf-8")
     assert f"<th>model</th><td>{pretrained}</td>" in page
@@ -194,7 +195,7 @@ def test_a_page_says_what_was_run(tmp_path, pretrained, corpus):
     assert "<th>validation</th><td>25% of the training data</td>" in page
     assert f"<th>date</th><td>{metrics['finished']}</td>" in page
     call = html.unescape(re.search("<pre>(.*?)</pre>", page, re.DOTALL)[1])
-    assert "learning_rate=0.002" in call and "schedule" not in call
+    assert 'optimizer="adamw:0.002"' in call and "schedule" not in call
     assert eval(call, {"finetune": finetune}) == metrics
 
 

@@ -6,8 +6,8 @@ import oracles_seq2seq
 import pytest
 from keras import ops
 
+from keras_posenc.losses.smoothed import SmoothedSparseCategoricalCrossentropy
 from keras_posenc.models.seq2seq import EncoderDecoder, build_encoder_decoder
-from keras_posenc.training.losses import SmoothedSparseCategoricalCrossentropy
 from keras_posenc.training.schedules import Noam
 
 SOURCE = np.array([[3, 4, 5, 6, 0, 0], [7, 8, 9, 10, 11, 12]])

@@ -261,10 +261,8 @@ def test_heads_that_are_refused(tmp_path, pretrained):
     with pytest.raises(ValueError, match="`head` must be one of .* Received: 'tagging'"):
         build_transformer_model(tmp_path, head="tagging")
     head = {"head": "sequence_classification"}
-    with pytest.warns(DeprecationWarning, match="`labels` of build_transformer_model is called"):
-        model = build_transformer_model(pretrained, labels=["a", "b"], **head)
-    with pytest.warns(DeprecationWarning, match="`labels` of Config is called `label_names` now"):
-        assert model.transformer.config.labels == ["a", "b"]
+    model = build_transformer_model(pretrained, label_names=["a", "b"], **head)
+    assert model.transformer.config.label_names == ["a", "b"]
     with pytest.raises(ValueError, match="`label_names` are those of a `head`: name it"):
         build_transformer_model(pretrained, label_names=["a", "b"])
     with pytest.raises(ValueError, match="`label_names` must list names, each once. Received: "):

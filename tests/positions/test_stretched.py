@@ -126,11 +126,6 @@ def test_rows_that_are_kept_serve_no_other_position(stretch, kept):
     np.testing.assert_allclose(rows[kept:], later, atol=1e-5)
     served = {"hierarchical": kept + (N - kept) ** 2, "tile": 2**31 - 1}
     assert layer.max_position == served[stretch]
-    assert "bound" not in dir(layer)  # which Keras reads when it saves
-    with pytest.warns(
-        DeprecationWarning, match="`bound` of .*PositionEmbedding is called `max_position` now"
-    ):
-        assert layer.bound == served[stretch]
 
 
 @pytest.mark.parametrize("length", [N, N + 1, 40, 31, 1000])

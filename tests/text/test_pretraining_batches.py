@@ -55,7 +55,7 @@ def test_rows_are_full_and_hold_one_text_each(tokenizer):
 @pytest.mark.parametrize("ngram", [1, 3])
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_share_of_each_row_is_to_guess_in_whole_words(tokenizer, whole, ngram):
-    arguments = dict(length=16, masked=0.3, whole_words=whole, max_ngram=ngram)
+    arguments = dict(max_length=16, masked=0.3, whole_words=whole, max_ngram=ngram)
     batches = MaskedLanguageModelBatches(texts(), tokenizer, token_budget=64, **arguments)
     begins = np.array([not word.startswith("##") for word in WORDS])
     shares, broken = [], 0
@@ -130,7 +130,7 @@ def test_a_vocabulary_without_marks_is_masked_everywhere(kind):
     tokenizer = Tokenizer(vocabulary={t: i for i, t in enumerate([*SPECIAL, *tokens])})
     rng = np.random.default_rng(0)
     given = [" ".join(rng.choice(tokens, 20)) for _ in range(200)]
-    batches = MaskedLanguageModelBatches(given, tokenizer, length=22, masked=0.2)
+    batches = MaskedLanguageModelBatches(given, tokenizer, max_length=22, masked=0.2)
     chosen = np.concatenate([weights[:, 1:21] for _, _, weights in read(batches)])
     assert (chosen.sum(1) == 4).all()
     assert 0.1 < chosen.mean(0).min() and chosen.mean(0).max() < 0.3
@@ -278,7 +278,7 @@ def test_rows_go_where_the_least_room_is_left():
 
 
 def test_what_is_no_packed_row():
-    with pytest.raises(ValueError, match="A row of 9 tokens does not fit into length=8"):
+    with pytest.raises(ValueError, match="A row of 9 tokens does not fit into max_length=8"):
         pack_rows([[7] * 9], 8)
     row = ([7] * 9, [0] * 9, [*range(5), *range(4)])
     with pytest.raises(ValueError, match="Text 0 has position ids and 9 tokens, more than max_len"):
@@ -302,9 +302,9 @@ def test_errors(tokenizer):
     with pytest.raises(ValueError, match="`max_ngram` must be a positive integer. Received: 0"):
         MaskedLanguageModelBatches(["a"], tokenizer, max_ngram=0)
     with pytest.raises(
-        ValueError, match="`length` must be .* at least 3: 2 are special tokens. Received: 2"
+        ValueError, match="`max_length` must be .* at least 3: 2 are special tokens. Received: 2"
     ):
-        CausalBatches(["a"], tokenizer, length=2)
+        CausalBatches(["a"], tokenizer, max_length=2)
     with pytest.raises(ValueError, match="The texts have no tokens to learn from"):
         CausalBatches([" "], tokenizer)
     with pytest.raises(TypeError, match="Text 0 is a int, not a str"):

@@ -167,7 +167,7 @@ def test_transformers_knows_numbers_and_several_labels_from_classes(pretrained, 
         scores = [
             row["score"] for row in sorted(run("w3 w4 w5", top_k=None), key=lambda r: r["label"])
         ]
-        each = prediction.values if task == "regress" else list(prediction.probabilities.values())
+        each = prediction.values if task is Regress else list(prediction.probabilities.values())
         assert scores == pytest.approx(each, abs=1e-5)
 
 
@@ -298,9 +298,9 @@ def test_one_column_where_several_are_read(pretrained, corpus, tmp_path, task):
 def test_numbers_of_the_shell_that_are_none(capsys, pretrained, corpus, tmp_path):
     command = ["finetune", str(pretrained), str(corpus / "train.tsv"), str(tmp_path / "out")]
     assert main([*command, "--clip", "inf"]) == 2
-    assert "`clip` must be a positive number. Received: inf" in capsys.readouterr().err
+    assert "--clip must be a positive number. Received: inf" in capsys.readouterr().err
     assert main([*command, "--learning-rate", "nan"]) == 2
-    assert "`learning_rate` must be a positive number. Received: nan" in capsys.readouterr().err
+    assert "--learning-rate must be a positive number. Received: nan" in capsys.readouterr().err
     small = ["--max-length", "12", "--epochs", "1", "--no-report"]
     assert main([*command, "--clip", "none", *small]) == 0
     assert json.loads((tmp_path / "out" / "recipe.json").read_text())["clip"] is None

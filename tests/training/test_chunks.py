@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from keras_posenc.metrics.scores import softmax
 from keras_posenc.training import evaluate, load_finetuned, predict
-from keras_posenc.training.metrics import softmax
 
 RNG = np.random.default_rng(0)
 TEXTS = [" ".join(f"w{n}" for n in RNG.integers(0, 33, length)) for length in (37, 5, 14, 64, 15)]

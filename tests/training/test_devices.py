@@ -15,8 +15,9 @@ from forks import run_fork
 
 from keras_posenc import backend, embed, finetune, predict, pretrain
 from keras_posenc.cli import _divide_processor
-from keras_posenc.training import device_pool, evaluate
-from keras_posenc.training.devices import count_of
+from keras_posenc.processes import pool as device_pool
+from keras_posenc.processes.devices import count_of
+from keras_posenc.training import evaluate
 
 TEXTS = ["w1 w2 w3 w4", "w5 w6", "w7 w8 w9"]
 on_torch = keras.backend.backend() == "torch"
@@ -138,7 +139,7 @@ def failing(how):
     [("ends", "process of device 0 ended with status 3"), ("fails", "Unpicklable: no room")],
 )
 def test_an_error_and_the_end_of_a_process_are_one_error(threads, how, message):
-    with device_pool.DevicePool(2, failing, {"how": how}) as pool:
+    with device_pool.DevicePool(2, failing, {"how": how}, list) as pool:
         with pytest.raises(RuntimeError, match=message):
             pool(["w1"], 0)
 

@@ -7,10 +7,10 @@ import string
 import numpy as np
 import pytest
 
+from keras_posenc.metrics.answers import answer_f1, best_spans, exact_match, normalized
+from keras_posenc.metrics.entities import entities, entity_scores
+from keras_posenc.metrics.scores import pearson, spearman
 from keras_posenc.text.documents import Row
-from keras_posenc.training.answers import answer_f1, best_spans, exact_match, normalized
-from keras_posenc.training.entities import entities, entity_scores
-from keras_posenc.training.metrics import pearson, spearman
 
 pytestmark = pytest.mark.once
 

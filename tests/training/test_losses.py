@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_posenc.training.losses import SmoothedSparseCategoricalCrossentropy as Smoothed
+from keras_posenc.losses.smoothed import SmoothedSparseCategoricalCrossentropy as Smoothed
 
 RNG = np.random.default_rng(0)
 LOGITS = RNG.normal(size=(3, 4, 5)).astype("float32") * 3

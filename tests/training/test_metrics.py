@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from keras_posenc.training import metrics
+from keras_posenc.metrics import scores as metrics
 
 pytestmark = pytest.mark.once
 

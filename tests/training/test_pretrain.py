@@ -179,14 +179,16 @@ def test_what_cannot_be_pretrained(with_head, texts, tmp_path):
     refused(
         "`objective` must be one of .'mlm', 'causal', 'unilm'.. Received: 'clm'", objective="clm"
     )
-    refused("`length` must be an integer of at least 3. Received: 2", length=2)
+    refused("`max_length` must be an integer of at least 3. Received: 2", max_length=2)
     refused("`epochs` must be a positive integer. Received: 0", epochs=0)
     refused("`steps` must be a positive integer. Received: 0", steps=0)
     refused("`masked` must be a number above 0 and below 1. Received: 1", masked=1)
     refused("`max_ngram` must be a positive integer. Received: 0", max_ngram=0)
     refused("`extension` must be one of .'hierarchical'.*Received: 'half'", extension="half")
     refused(
-        "has 16 positions, and length=24 needs more: give an extension", length=24, extension=None
+        "has 16 positions, and max_length=24 needs more: give an extension",
+        max_length=24,
+        extension=None,
     )
     refused("`validation` must be a number above 0 and below 1", validation=1.5)
     refused("`corpus` has 1 texts, of which none can be held out", corpus=texts[:1])

@@ -12,7 +12,7 @@ import pytest
 from forks import Fork
 
 from keras_posenc import TextBatches, backend, finetune, pretrain, stretch
-from keras_posenc.training.processes import by_first, together
+from keras_posenc.processes.together import by_first, together
 
 TEXTS = ["w1 w2 w3 w4", "w5 w6 w7 w8"] * 4
 CALLS = {

@@ -8,8 +8,7 @@ import pytest
 
 from keras_posenc import build_transformer_model
 from keras_posenc.heads import classifier, ranking
-from keras_posenc.losses import ListwiseKL, MarginMSE, MaxSimRanking
-from keras_posenc.training import late_scores
+from keras_posenc.losses import ListwiseKL, MarginMSE, MaxSimRanking, late_scores
 
 RNG = np.random.default_rng(0)
 SCORES, TEACHER = RNG.normal(size=(2, 5, 4)).astype("float32")

@@ -27,7 +27,7 @@ from keras_posenc.training import (
 )
 from keras_posenc.training.contextual.recipe import ContextualRecipe
 from keras_posenc.training.finetuning.recipe import FinetuneRecipe
-from keras_posenc.training.finetuning.tasks import TASKS, task_of
+from keras_posenc.training.finetuning.tasks import TASKS, task_of, task_of_record
 from keras_posenc.training.optimizer_settings import make_optimizer
 from keras_posenc.training.pretrain import PretrainRecipe
 from keras_posenc.training.runs import check_same_run
@@ -56,6 +56,27 @@ RECORDS = pathlib.Path(__file__).parents[1] / "references" / "records"
 )
 def test_a_short_string_is_an_optimizer(text, expected):
     assert Optimizer.of(text) == expected
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        Optimizer(),
+        Optimizer("lion", 2e-5, "linear", 0.0, 0.1, None, True),
+        Optimizer(layer_decay=0.9, clip=0.5),
+    ],
+)
+def test_an_optimizer_is_read_from_its_short_form_and_from_a_record(optimizer):
+    assert Optimizer.of(str(optimizer)) == optimizer
+    usual = {"learning_rate": 1e-4, "weight_decay": 0.01}
+    record = optimizer.filled(**usual).record()
+    assert Optimizer.of_record(json.loads(json.dumps(record)), usual) == optimizer
+
+
+@pytest.mark.parametrize("task", [*TASKS.values(), Embed(loss="cosent"), Answer(stride=3)])
+def test_a_task_is_read_from_a_record(task):
+    found = task_of_record(json.loads(json.dumps(task.record())))
+    assert found == (task.name if task == TASKS[task.name] else task)
 
 
 def test_an_optimizer_of_keras_stays():

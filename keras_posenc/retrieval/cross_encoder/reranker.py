@@ -88,7 +88,6 @@ class Reranker:
     Modeling](https://arxiv.org/abs/1905.09217).
     """
 
-    @checks.renamed_argument("labels", "label_names")
     def __init__(
         self,
         directory,

@@ -17,6 +17,7 @@ from keras_posenc.checkpoints.sentence_transformers import (
     sentence_transformers_files,
 )
 from keras_posenc.models.factory import build_transformer_model
+from keras_posenc.processes.together import check_processes
 from keras_posenc.text import Texts
 from keras_posenc.text.files import read_long_texts
 from keras_posenc.training.contextual.copies import Corpus
@@ -25,7 +26,6 @@ from keras_posenc.training.contextual.pronouns import LANGUAGES, language_of
 from keras_posenc.training.contextual.recipe import ContextualRecipe
 from keras_posenc.training.contextual.training import ContextualTraining
 from keras_posenc.training.optimizer_settings import FORMER_OPTIMIZER
-from keras_posenc.training.processes import check_processes
 from keras_posenc.training.runs import run_once, whence
 from keras_posenc.training.settings import former_settings
 from keras_posenc.training.source import Source

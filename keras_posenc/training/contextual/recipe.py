@@ -12,7 +12,6 @@ class ContextualRecipe(StretchRecipe):
     """All settings of a contextual training except its texts: keywords of `contextualize`."""
 
     local, global_every = None, None
-    learning_rate = 4e-5
 
     def check(self):
         Recipe.check(self)
@@ -27,6 +26,10 @@ class ContextualRecipe(StretchRecipe):
 
     def record(self, **texts):
         return Recipe.record(self, **texts)
+
+    @classmethod
+    def usual(cls, settings):
+        return {"learning_rate": 4e-5, "weight_decay": cls.weight_decay}
 
     @property
     def longest(self):

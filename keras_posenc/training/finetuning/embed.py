@@ -5,6 +5,9 @@ import typing
 
 import numpy as np
 
+from keras_posenc.losses.matryoshka import check_dimensions
+from keras_posenc.losses.similarity import InBatchAccuracy
+from keras_posenc.metrics.scores import unit_rows
 from keras_posenc.models.sentence_embedding import embedder
 from keras_posenc.models.similarity import similarity
 from keras_posenc.text import ClassLabels, FloatLabels, Texts, read_texts
@@ -18,9 +21,6 @@ from keras_posenc.training.finetuning.task import (
     pooled,
     value_names,
 )
-from keras_posenc.training.matryoshka import check_dimensions
-from keras_posenc.training.metrics import unit_rows
-from keras_posenc.training.similarity_losses import InBatchAccuracy
 from keras_posenc.untrusted import quote
 
 SCORED = ["score"]

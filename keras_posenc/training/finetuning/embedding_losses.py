@@ -3,9 +3,9 @@
 import inspect
 
 from keras_posenc import checks
-from keras_posenc.training.matryoshka import Matryoshka
-from keras_posenc.training.ranking import ListwiseKL, MarginMSE
-from keras_posenc.training.similarity_losses import (
+from keras_posenc.losses.matryoshka import Matryoshka
+from keras_posenc.losses.ranking import ListwiseKL, MarginMSE
+from keras_posenc.losses.similarity import (
     CoSENT,
     CosineRegression,
     MultipleNegativesRanking,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_posenc.training.metrics import by_lengths, pearson, spearman, wilson
+from keras_posenc.metrics.scores import by_lengths, pearson, spearman, wilson
 
 ROWS = 1024  # anchors that are compared with all candidates at a time
 

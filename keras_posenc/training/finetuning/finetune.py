@@ -5,15 +5,15 @@ import os
 import pathlib
 
 from keras_posenc import checks
+from keras_posenc.processes.devices import on_devices
+from keras_posenc.processes.together import check_processes
 from keras_posenc.text import Texts
 from keras_posenc.training.cached_texts import cached_documents
-from keras_posenc.training.devices import on_devices
 from keras_posenc.training.finetuning.labelled_documents import digest, split
 from keras_posenc.training.finetuning.recipe import FinetuneRecipe, stages
 from keras_posenc.training.finetuning.tasks import FORMER_TASK
 from keras_posenc.training.finetuning.trainer import Trainer
 from keras_posenc.training.optimizer_settings import FORMER_OPTIMIZER
-from keras_posenc.training.processes import check_processes
 from keras_posenc.training.runs import run_once, whence
 from keras_posenc.training.saved_models import FILES
 from keras_posenc.training.settings import former_settings

@@ -6,6 +6,7 @@ import typing
 import keras
 import numpy as np
 
+from keras_posenc.metrics.scores import by_lengths, pearson, spearman
 from keras_posenc.models.heads import regressor
 from keras_posenc.text import FloatLabels
 from keras_posenc.text.files import read_table
@@ -17,7 +18,6 @@ from keras_posenc.training.finetuning.task import (
     pooled,
     value_names,
 )
-from keras_posenc.training.metrics import by_lengths, pearson, spearman
 from keras_posenc.untrusted import quote
 
 

@@ -32,6 +32,15 @@ def task_of(given):
     return TASKS[checks.choice("task", given, TASKS)]
 
 
+def task_of_record(record):
+    """Returns the task that recipe.json has: its name, or with other settings than the defaults the
+    task."""
+    task = TASKS[record.get("task", "classify")]
+    fields = [field.name for field in dataclasses.fields(task) if field.name in record]
+    task = dataclasses.replace(task, **{name: record[name] for name in fields})
+    return task.name if task == TASKS[task.name] else task
+
+
 def _former(current, given):
     """The task of the arguments that `finetune` had until version 0.4."""
     task = task_of("classify" if current is None else current)

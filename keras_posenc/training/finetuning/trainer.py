@@ -11,14 +11,14 @@ import numpy as np
 
 from keras_posenc import expected as e
 from keras_posenc.backend.seeding import set_random_seed
+from keras_posenc.metrics.mean_loss import MeanLoss
+from keras_posenc.metrics.scores import length_histogram
 from keras_posenc.models.factory import build_transformer_model
+from keras_posenc.processes.together import by_first, together
 from keras_posenc.text.disk_list import take
 from keras_posenc.text.shapes import shape_price
 from keras_posenc.text.truncation import LOGGER, unlogged_truncation
 from keras_posenc.training.callbacks import OneEpoch, RunCallbacks, check_callbacks
-from keras_posenc.training.mean_loss import MeanLoss
-from keras_posenc.training.metrics import length_histogram
-from keras_posenc.training.processes import by_first, together
 from keras_posenc.training.progress import BatchProgress, Progress, printer
 from keras_posenc.training.text_model import TextModel
 from keras_posenc.training.trainable import choose_trainable, trainable_weights

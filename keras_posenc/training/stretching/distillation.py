@@ -6,7 +6,7 @@ import numpy as np
 
 from keras_posenc import backend
 from keras_posenc.backend.seeding import set_random_seed
-from keras_posenc.text.replicas import fill, share_of
+from keras_posenc.processes.replicas import fill, share_of
 from keras_posenc.training.progress import printer
 from keras_posenc.training.runs import take_steps
 from keras_posenc.training.stretching.context import (

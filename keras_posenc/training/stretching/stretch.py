@@ -13,8 +13,8 @@ from keras_posenc import backend
 from keras_posenc.checkpoints import save_checkpoint
 from keras_posenc.checkpoints.sentence_transformers import sentence_transformers_files
 from keras_posenc.models.factory import build_transformer_model
+from keras_posenc.processes.together import check_processes
 from keras_posenc.training.optimizer_settings import FORMER_OPTIMIZER
-from keras_posenc.training.processes import check_processes
 from keras_posenc.training.progress import printer
 from keras_posenc.training.runs import run_once, whence
 from keras_posenc.training.settings import former_settings, renamed

@@ -12,10 +12,11 @@ class StretchRecipe(Recipe):
     weight_decay = 0.0
     tables = ("hierarchical", "tile", "interpolate")  # those that add no weights
 
-    @property
-    def learning_rate(self):
-        """Larger rates lose the context that log-n gains."""
-        return 4e-5 if self.log_n is None else 1e-5
+    @classmethod
+    def usual(cls, settings):
+        # Larger rates lose the context that log-n gains.
+        rate = 4e-5 if settings.get("log_n") is None else 1e-5
+        return {"learning_rate": rate, "weight_decay": cls.weight_decay}
 
     def check(self):
         super().check()

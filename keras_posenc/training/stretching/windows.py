@@ -3,7 +3,7 @@
 import numpy as np
 
 from keras_posenc.models.inputs import inputs_of
-from keras_posenc.text.replicas import filled_size
+from keras_posenc.processes.replicas import filled_size
 
 
 def window_starts(length, size, hop, shift=0):

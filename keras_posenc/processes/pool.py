@@ -9,8 +9,7 @@ import sys
 import keras
 import numpy as np
 
-from keras_posenc.text.documents import kind_of_all
-from keras_posenc.training.devices import processes_of
+from keras_posenc.processes.devices import processes_of
 
 # Answers have the standard output for themselves: what is printed goes to the errors.
 PROGRAM = """
@@ -18,14 +17,14 @@ import os, pickle, sys
 requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
 os.dup2(2, 1)
 sys.path[:] = pickle.load(requests)
-from keras_posenc.training.device_pool import serve
+from keras_posenc.processes.pool import serve
 serve(requests, answers)
 """
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 @contextlib.contextmanager
-def computing(factory, arguments, devices):
+def computing(factory, arguments, devices, check):
     """A function from texts to what is computed of each, on one device or on several.
 
     Args:
@@ -33,6 +32,7 @@ def computing(factory, arguments, devices):
             verbose). That returns an array or a list with an entry per text.
         arguments: dict that can be pickled.
         devices: as in `embed`.
+        check: function that refuses texts, whose numbers a share would not know.
 
     Yields:
         What the factory returns, or `DevicePool`.
@@ -41,7 +41,7 @@ def computing(factory, arguments, devices):
     if count == 1:
         yield factory(**arguments)
         return
-    with DevicePool(count, factory, arguments) as pool:
+    with DevicePool(count, factory, arguments, check) as pool:
         yield pool
 
 
@@ -52,11 +52,11 @@ class DevicePool:
 
     Args:
         count: int.
-        factory, arguments: as in `computing`.
+        factory, arguments, check: as in `computing`.
     """
 
-    def __init__(self, count, factory, arguments):
-        self._count, self._processes = count, []
+    def __init__(self, count, factory, arguments, check):
+        self._count, self._processes, self._check = count, [], check
         self._settings = (
             keras.config.floatx(),
             keras.config.dtype_policy().name,
@@ -73,7 +73,7 @@ class DevicePool:
             process.communicate()
 
     def __call__(self, texts, verbose):
-        kind_of_all(texts)  # errors of a share would have other numbers
+        self._check(texts)  # errors of a share would have other numbers
         # Every n-th text: neighbours in a file often have similar lengths.
         shares = [texts[first :: self._count] for first in range(self._count)]
         shares = [share for share in shares if len(share)]

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from keras_posenc import checks
 from keras_posenc.untrusted import shorten
 
 # Borders of the length groups: a group is borders[k] < tokens <= borders[k + 1].
@@ -182,7 +181,6 @@ def f1_of_counts(hits, true, predicted):
     }
 
 
-@checks.renamed_argument("said", "predicted")
 def pearson(true, predicted):
     """Pearson's correlation of two series; 0.0 where one of them is constant.
 
@@ -206,7 +204,6 @@ def pearson(true, predicted):
     return float(one @ other / scale) if scale > 0 else 0.0
 
 
-@checks.renamed_argument("said", "predicted")
 def spearman(true, predicted):
     """Spearman's rank correlation of two series, ties having their mean rank.
 

@@ -7,8 +7,6 @@ import typing
 
 import numpy as np
 
-from keras_posenc import checks
-
 LONGEST = 30  # tokens of an answer
 BEST = 20  # spans between which probabilities are shared
 
@@ -75,7 +73,6 @@ def normalized(answer):
     return " ".join(_ARTICLES.sub(" ", answer).split())
 
 
-@checks.renamed_argument("said", "predicted")
 def exact_match(predicted, answers):
     """1.0 if an answer is one of several, else 0.0; without case, punctuation and articles.
 
@@ -96,7 +93,6 @@ def exact_match(predicted, answers):
     return float(any(normalized(predicted) == normalized(answer) for answer in answers or [""]))
 
 
-@checks.renamed_argument("said", "predicted")
 def answer_f1(predicted, answers):
     """The F1 of an answer's words with those of the best of several answers.
 

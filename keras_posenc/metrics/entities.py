@@ -1,7 +1,6 @@
 """Entities in sequences of tags, and their F1 by the rules of conlleval and seqeval."""
 
-from keras_posenc import checks
-from keras_posenc.training.metrics import f1_of_counts
+from keras_posenc.metrics.scores import f1_of_counts
 
 SAME = {"L": "E", "U": "S", "M": "I"}  # marks of BILOU and BMES
 
@@ -52,7 +51,6 @@ def _parts(tag):
     return (mark, kind) if dash and mark in ("B", "I", "E", "S") else ("I", tag)
 
 
-@checks.renamed_argument("said", "predicted")
 def entity_scores(true, predicted):
     """Precision, recall and F1 of entities over all texts, and of each kind.
 

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 from keras_posenc.lazy import names_on_request
 
 if TYPE_CHECKING:
-    from keras_posenc.training.chains import ViterbiAccuracy
-    from keras_posenc.training.mean_loss import MeanLoss
-    from keras_posenc.training.multilabel_losses import SpanF1
-    from keras_posenc.training.similarity_losses import InBatchAccuracy
-    from keras_posenc.training.span_losses import SpanAccuracy
+    from keras_posenc.losses.chains import ViterbiAccuracy
+    from keras_posenc.losses.multilabel import SpanF1
+    from keras_posenc.losses.similarity import InBatchAccuracy
+    from keras_posenc.losses.spans import SpanAccuracy
+    from keras_posenc.metrics.mean_loss import MeanLoss
 
 __all__ = [
     "InBatchAccuracy",

@@ -12,7 +12,7 @@ from keras_posenc.layers.structured.chain import (
     log_loss,
 )
 from keras_posenc.layers.structured.label_range import mark_missing_labels
-from keras_posenc.training.losses import Counted
+from keras_posenc.losses.smoothed import Counted
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")

@@ -5,20 +5,20 @@ from typing import TYPE_CHECKING
 from keras_posenc.lazy import names_on_request
 
 if TYPE_CHECKING:
-    from keras_posenc.training.chains import ConditionalRandomFieldLoss, MaximumEntropyMarkovLoss
-    from keras_posenc.training.losses import SmoothedSparseCategoricalCrossentropy
-    from keras_posenc.training.matryoshka import Matryoshka
-    from keras_posenc.training.multilabel_losses import (
+    from keras_posenc.losses.chains import ConditionalRandomFieldLoss, MaximumEntropyMarkovLoss
+    from keras_posenc.losses.matryoshka import Matryoshka
+    from keras_posenc.losses.multilabel import (
         MultilabelCategoricalCrossentropy,
         SparseMultilabelCategoricalCrossentropy,
     )
-    from keras_posenc.training.ranking import ListwiseKL, MarginMSE, MaxSimRanking
-    from keras_posenc.training.similarity_losses import (
+    from keras_posenc.losses.ranking import ListwiseKL, MarginMSE, MaxSimRanking
+    from keras_posenc.losses.similarity import (
         CoSENT,
         CosineRegression,
         MultipleNegativesRanking,
     )
-    from keras_posenc.training.span_losses import SpanCrossentropy
+    from keras_posenc.losses.smoothed import SmoothedSparseCategoricalCrossentropy
+    from keras_posenc.losses.spans import SpanCrossentropy
 
 __all__ = [
     "ConditionalRandomFieldLoss",

@@ -4,8 +4,8 @@ import keras
 from keras import ops
 
 from keras_posenc import checks
-from keras_posenc.training.late_scores import scores_of_all, scores_of_each
-from keras_posenc.training.similarity_losses import whole_batch
+from keras_posenc.losses.late_scores import scores_of_all, scores_of_each
+from keras_posenc.losses.similarity import whole_batch
 
 
 def _scores(y_pred):

@@ -1,0 +1,84 @@
+"""Private names of Keras: this version has them, and without them Keras does the work."""
+
+import logging
+
+import keras
+import numpy as np
+import pytest
+from conftest import TINY_CONFIG
+
+from keras_posenc import backend, build_transformer_model
+from keras_posenc.backend import keras_names
+from keras_posenc.training import FusedAdamW
+
+
+@pytest.mark.parametrize("use", keras_names.USES)
+def test_this_keras_has_the_names(use):
+    check, _ = keras_names.USES[use]
+    assert check()
+    optimizer = FusedAdamW()
+    optimizer.build([keras.Variable([0.0])])
+    assert optimizer._is_known()
+
+
+@pytest.fixture
+def without(monkeypatch):
+    """A function that takes the names of a use away, as a later Keras might."""
+    keras_names.has.cache_clear()
+
+    def take(use, error=AttributeError):
+        def check():
+            raise error("it is gone")
+
+        uses = keras_names.USES | {use: (check, keras_names.USES[use][1])}
+        monkeypatch.setattr(keras_names, "USES", uses)
+        keras_names.has.cache_clear()
+
+    yield take
+    keras_names.has.cache_clear()
+
+
+@pytest.mark.parametrize("use", ["scopes", "graphs"])
+@pytest.mark.parametrize("error", [AttributeError, ImportError])
+def test_without_names_a_model_computes_the_same(without, use, error, caplog):
+    model = build_transformer_model(TINY_CONFIG)
+    ids = np.arange(1, 13).reshape(2, 6)
+    expected = model.predict_on_batch([ids, 0 * ids])
+    without(use, error)
+    with caplog.at_level(logging.WARNING, "keras_posenc"):
+        for _ in range(2):
+            found = model.predict_on_batch([ids, 0 * ids])
+        keras_names.has(use)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    (record,) = caplog.records  # one line, however many calls
+    assert f"Keras {keras.__version__} is not known to keras_posenc: " in record.message
+
+
+def test_without_names_the_optimizer_is_that_of_keras(without):
+    def trained(optimizer):
+        keras.utils.set_random_seed(0)
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+        model.compile(optimizer, "mse")
+        x = np.arange(12.0).reshape(4, 3)
+        for _ in range(3):
+            model.train_on_batch(x, x[:, :2])
+        return np.concatenate([np.ravel(w) for w in model.get_weights()])
+
+    settings = {"learning_rate": 0.1, "weight_decay": 0.3}
+    expected = trained(keras.optimizers.AdamW(**settings))
+    np.testing.assert_allclose(trained(FusedAdamW(**settings)), expected, atol=1e-5)
+    without("moments")
+    np.testing.assert_allclose(trained(FusedAdamW(**settings)), expected, atol=1e-6)
+    other = trained(keras.optimizers.AdamW(learning_rate=0.1, weight_decay=0.0))
+    assert np.abs(other - expected).max() > 1e-2  # decay counts here
+
+
+def test_layers_are_called_directly_where_that_is_faster(without):
+    if not backend.TRAITS.eager:
+        pytest.skip("calls are compiled")
+    layer = keras.layers.Dense(2)
+    x = keras.ops.ones((1, 3))
+    layer(x)
+    assert backend.is_plain(layer, x)
+    without("scopes")
+    assert not backend.is_plain(layer, x)
