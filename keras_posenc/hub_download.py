@@ -1,12 +1,13 @@
 """`hf://owner/name@revision` in the place of a path: downloads what is read, and nothing else."""
 
+import contextlib
 import functools
 import importlib.util
 import os
 import sys
 
 from keras_posenc.hub_names import NAME, from_hub
-from keras_posenc.untrusted import quote, shorten
+from keras_posenc.untrusted import shorten
 
 PREFIX = "hf:/"
 # Of a repository, the files that are read. A file of PyTorch (.bin, .pt) is a pickle: never.
@@ -93,18 +94,19 @@ def _download(name, revision):
     from fnmatch import fnmatchcase
 
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+    from huggingface_hub.errors import DryRunError, HfHubHTTPError
 
     allowed = [*SETTINGS, *VOCABULARIES, *PARTS, *(each for kind in WEIGHTS for each in kind)]
     take = functools.partial(snapshot_download, name, revision=revision)
     where = f"hf://{name}" + (f"@{revision}" if revision else "")
     try:
         offered = take(allow_patterns=allowed, dry_run=True)
-    except LocalEntryNotFoundError:  # no network: what was downloaded before
-        return _from_cache(take, where)
-    except HfHubHTTPError as error:
+    except (DryRunError, HfHubHTTPError) as error:
+        cause = error.__cause__ or error
+        if not isinstance(cause, HfHubHTTPError):  # no network: what was downloaded before
+            return _from_cache(take, where)
         raise FileNotFoundError(
-            f"{where} cannot be read from the Hugging Face Hub ({type(error).__name__}): check the "
+            f"{where} cannot be read from the Hugging Face Hub ({type(cause).__name__}): check the "
             "name and the revision; for a gated model, log in with `hf auth login`."
         ) from None
     files = {each.filename: each for each in offered}
@@ -137,10 +139,11 @@ def _download(name, revision):
 def _from_cache(take, where):
     from huggingface_hub.errors import LocalEntryNotFoundError
 
-    try:
-        return take(local_files_only=True)
-    except LocalEntryNotFoundError:
-        raise FileNotFoundError(
-            f"{where} is not in the cache, and the Hugging Face Hub cannot be reached: check the "
-            f"connection, or HF_HUB_OFFLINE.{from_hub(quote(where)[1:-1])}"
-        ) from None
+    for kind in WEIGHTS:  # a snapshot with other weights as well is incomplete with them
+        with contextlib.suppress(LocalEntryNotFoundError):
+            wanted = [*SETTINGS, *VOCABULARIES, *PARTS, *kind]
+            return take(allow_patterns=wanted, local_files_only=True)
+    raise FileNotFoundError(
+        f"{where} is not in the cache, and the Hugging Face Hub cannot be reached: check the "
+        f"connection, or HF_HUB_OFFLINE.{from_hub(where)}"
+    )

@@ -144,8 +144,7 @@ def _save_preset(directory, arrays, transformer, positions, dtype, tokenizer):
         arrays[POSITIONS] = arrays[POSITIONS][config.position_offset :]
     if _encodings(transformer) is not None:
         raise ValueError(
-            "KerasHub has no backbone with the encodings of this model: save it as .keras, or take "
-            "keras_posenc.as_backbone(model)."
+            "KerasHub has no backbone with the encodings of this model: save it as .keras."
         )
 
     def write(folder):
