@@ -2,7 +2,6 @@
 
 import pathlib
 
-from keras_posenc.hub_download import local_path
 from keras_posenc.untrusted import quote, read_object
 
 MODEL_CONFIG = "config_sentence_transformers.json"
@@ -12,7 +11,7 @@ PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus
 
 def read_model_config(directory):
     """The settings of a whole model, config_sentence_transformers.json; empty if there is none."""
-    directory = pathlib.Path(local_path(directory))
+    directory = pathlib.Path(directory)
     return read_object(directory / MODEL_CONFIG, directory)
 
 

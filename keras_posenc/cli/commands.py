@@ -307,7 +307,7 @@ COMMANDS = (
         more={
             "output": {"help": "Directory to write; a .keras file for --format keras"},
             "format": {
-                "choices": ("huggingface", "google", "keras", "keras_hub"),
+                "choices": ("huggingface", "google", "keras"),
                 "help": "Format to write (default: huggingface)",
             },
             **PARTS,

@@ -30,6 +30,24 @@ def check_processes(function):
         )
 
 
+def check_shared(name, folder):
+    """Refuses a temporary folder where several processes need one that all of them see.
+
+    Args:
+        name: str, of the argument.
+        folder: str, path or None.
+
+    Raises:
+        ValueError: if it is None, and there are several processes.
+    """
+    count = backend.processes()[1]
+    if folder is None and count > 1:
+        raise ValueError(
+            f"`{name}` must be a folder that all processes see. Received: None, with {count} "
+            "processes"
+        )
+
+
 def is_first():
     """Whether this process is the one that writes."""
     return backend.processes()[0] == 0

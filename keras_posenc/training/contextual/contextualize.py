@@ -9,7 +9,7 @@ import typing
 import keras
 import numpy as np
 
-from keras_posenc import backend, checks
+from keras_posenc import checks
 from keras_posenc.checkpoints.model_settings import prompt_of_side, read_prompts
 from keras_posenc.checkpoints.sentence_transformers import (
     read_modules,
@@ -17,7 +17,7 @@ from keras_posenc.checkpoints.sentence_transformers import (
     sentence_transformers_files,
 )
 from keras_posenc.models.factory import build_transformer_model
-from keras_posenc.processes.together import check_processes
+from keras_posenc.processes.together import check_processes, check_shared
 from keras_posenc.text import Texts
 from keras_posenc.text.files import read_long_texts
 from keras_posenc.training.contextual.copies import Corpus
@@ -155,11 +155,7 @@ def contextualize(
     """
     arguments = locals()
     check_processes("contextualize")
-    if output is None and backend.processes()[1] > 1:
-        raise ValueError(
-            "`output` must be a folder that all processes see. Received: None, with "
-            f"{backend.processes()[1]} processes"
-        )
+    check_shared("output", output)
     checks.choice("language", language, ("auto", None, *LANGUAGES))
     modules = read_modules(checkpoint)
     _check_pooling(modules, checkpoint)

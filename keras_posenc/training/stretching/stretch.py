@@ -9,11 +9,10 @@ import typing
 
 import keras
 
-from keras_posenc import backend
 from keras_posenc.checkpoints import save_checkpoint
 from keras_posenc.checkpoints.sentence_transformers import sentence_transformers_files
 from keras_posenc.models.factory import build_transformer_model
-from keras_posenc.processes.together import check_processes
+from keras_posenc.processes.together import check_processes, check_shared
 from keras_posenc.training.optimizer_settings import FORMER_OPTIMIZER
 from keras_posenc.training.progress import printer
 from keras_posenc.training.runs import run_once, whence
@@ -151,11 +150,7 @@ def stretch(
     """
     arguments = locals()
     check_processes("stretch")
-    if output is None and backend.processes()[1] > 1:
-        raise ValueError(
-            "`output` must be a folder that all processes see. Received: None, with "
-            f"{backend.processes()[1]} processes"
-        )
+    check_shared("output", output)
     with tempfile.TemporaryDirectory() as scratch:
         source, named = _saved(Source.of(checkpoint), scratch)
         old = source.read_config()
