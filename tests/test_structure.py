@@ -23,8 +23,18 @@ SOURCES = {
 
 # Low to high. A room imports itself and lower rooms; two rooms on one floor do not see each other.
 FLOORS = [
-    ("backend", "checks", "hints", "hub_names", "untrusted", "writing", "installed", "lazy"),
-    ("companions", "expected", "maps", "nested_layers"),
+    (
+        "backend",
+        "checks",
+        "hints",
+        "hub_download",
+        "hub_names",
+        "untrusted",
+        "writing",
+        "installed",
+        "lazy",
+    ),
+    ("companions", "expected", "hub_download", "maps", "nested_layers"),
     ("positions",),
     ("encodings",),
     ("extension",),
@@ -55,6 +65,8 @@ LAZY = {
     "safetensors": (),
     "tokenizers": ("text/",),
     "rjieba": ("text/words.py",),
+    "keras_hub": ("checkpoints/keras_hub/writing.py",),
+    "huggingface_hub": ("hub_download.py",),
     "matplotlib": ("analysis/plot.py",),
     "pyarrow": ("retrieval/vector_files.py", "text/parquet.py"),
     "transformers": (),

@@ -207,6 +207,15 @@ def distant_context():
     return _with(module.table(rows), rows, command, "distant_context", "torch")
 
 
+def by_position():
+    """Documents found by a passage, by its depth and the document's length."""
+    module, rows = benchmark("by_position"), _json("by_position")
+    command = _commands(
+        "by_position", rows, lambda row: f"--models {row['model']} --corpora {row['corpus']}"
+    )
+    return _with(module.table(rows), rows, command, "by_position", "torch")
+
+
 def context_tools():
     module = benchmark("context_tools")
     rows = _json("context_tools")
@@ -414,6 +423,7 @@ BLOCKS = {
     "readings": readings,
     "distant_facts": distant_facts,
     "distant_context": distant_context,
+    "by_position": by_position,
     "retrieval": retrieval,
     "fine_tuned": fine_tuned,
     "context_tools": context_tools,

@@ -103,6 +103,22 @@ def distance(figure):
     figure.legend(handles, labels, loc="outside lower center", ncols=4)
 
 
+@styled
+def positions(figure):
+    """Whether a licence is found first, by the depth of the passage that the query is about."""
+    study = blocks.benchmark("by_position")
+    rows = json.loads((ROOT / "benchmarks" / "results" / "by_position.json").read_text("utf-8"))
+    found = study.by([row for row in rows if row["corpus"] == "licences"], "depth")
+    ways = [study.WORDS_CHUNKS, study.WORDS, study.CHUNKS, study.FIRST, *study.DRAWN]
+    axes = figure.subplots()
+    for index, way in enumerate(filter(found.get, ways)):
+        at, means = found[way].keys(), [values.mean() for values in found[way].values()]
+        style = {"color": COLOURS[index], "marker": MARKERS[index], "label": way}
+        axes.plot([100 * depth for depth in at], means, **style)
+    axes.set(xlabel="depth of the passage (%)", ylabel="licence found first (%)", ylim=(0, 103))
+    figure.legend(loc="outside upper left", ncols=2)
+
+
 # Ways of distant_facts.json -> names in the picture.
 READINGS = {
     "stretched, one pass": "stretched, full context",
@@ -138,6 +154,7 @@ FIGURES = {
     "facts": (facts, (8.6, 3.8)),
     "lengths": (lengths, (8.6, 4.0)),
     "distance": (distance, (9.6, 4.2)),
+    "positions": (positions, (8.6, 4.2)),
 }
 
 if __name__ == "__main__":

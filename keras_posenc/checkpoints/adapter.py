@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_posenc.checkpoints.checkpoint import Checkpoint
 from keras_posenc.checkpoints.reader import open_checkpoint
+from keras_posenc.hub_download import local_path
 from keras_posenc.hub_names import from_hub
 from keras_posenc.untrusted import check_inside, quote, read_object, shorten
 
@@ -149,6 +150,7 @@ def check_tied(checkpoint, table):
 
 
 def _settings(path):
+    path = local_path(path)
     file = os.path.join(path, CONFIG)
     if not os.path.isfile(file):
         raise FileNotFoundError(

@@ -23,11 +23,13 @@ class Checkpoint(collections.abc.Mapping):
 
     Args:
         arrays: dict, name -> NumPy array.
-        format: one of `"tensorflow"`, `"safetensors"`, `"torch"`, `"keras"`, `"mapping"`.
+        format: one of `"tensorflow"`, `"safetensors"`, `"torch"`, `"keras"`, `"keras_hub"`,
+            `"mapping"`.
         path: path of the checkpoint; None for a mapping.
         sums: dict, name -> CRC-32C of the array, checked when the array is first read.
         stretching: dict. How the model in a `.keras` file stretches its table of positions, as
             arguments of `build_transformer_model`; empty if it does not.
+        backbone: str. The class of KerasHub that a preset is of.
 
     Raises:
         KeyError: when a name is looked up that the checkpoint lacks.
@@ -40,10 +42,10 @@ class Checkpoint(collections.abc.Mapping):
     ((2, 3), 'float64', 0.0)
     """
 
-    def __init__(self, arrays, format, path=None, sums=(), stretching=()):
+    def __init__(self, arrays, format, path=None, sums=(), stretching=(), backbone=None):
         self._arrays, self._sums = dict(arrays), dict(sums)
         self.stretching = dict(stretching)
-        self.format = format
+        self.format, self.backbone = format, backbone
         self.path = None if path is None else str(path)
 
     def __getitem__(self, name):

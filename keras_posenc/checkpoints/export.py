@@ -10,13 +10,14 @@ import numpy as np
 
 from keras_posenc import checks
 from keras_posenc.checkpoints.checkpoint import numpy_dtype
+from keras_posenc.checkpoints.keras_hub.writing import write_preset, write_tokenizer
 from keras_posenc.checkpoints.load import variables_of
 from keras_posenc.checkpoints.lora import merged_arrays
 from keras_posenc.checkpoints.names import OTHER_OUTPUT, flat_shape
 from keras_posenc.checkpoints.safetensors import write_safetensors
 from keras_posenc.encodings import spec_of
 from keras_posenc.untrusted import quote
-from keras_posenc.writing import alone, make_folder, temporary_folder
+from keras_posenc.writing import alone, make_folder, remove, temporary_folder
 
 POSITIONS = "Embedding-Position/embeddings"
 DTYPES = ("float32", "float16", "bfloat16", "float64")
@@ -45,7 +46,13 @@ LABELLED = ("Sequence-Output", "Token-Output", OTHER_OUTPUT)
 
 
 def save_checkpoint(
-    model, directory, format="huggingface", positions=None, dtype=None, label_names=None
+    model,
+    directory,
+    format="huggingface",
+    positions=None,
+    dtype=None,
+    label_names=None,
+    tokenizer=None,
 ):
     """Writes the weights and the config of a model in a format that other libraries read.
 
@@ -63,12 +70,14 @@ def save_checkpoint(
         model: A model of `build_transformer_model`, or its `Transformer`.
         directory: Where to write; created if missing. Other files in it stay.
         format: `"huggingface"` writes model.safetensors and config.json. `"google"` writes
-            bert_model.ckpt.* and bert_config.json (and needs TensorFlow).
+            bert_model.ckpt.* and bert_config.json (and needs TensorFlow). `"keras_hub"` writes a
+            preset that `keras_hub.models.Backbone.from_preset` reads (and needs keras-hub).
         positions: int. Number of positions to write, as plain rows that a library without extended
             positions can read. By default the table itself, to be extended again on loading.
         dtype: str. Dtype of the weights written: "float32", "float16", "bfloat16" or "float64".
             Default: that of the model.
         label_names: list of str. Names of the outputs of a head; None keeps those of the config.
+        tokenizer: `Tokenizer` of a WordPiece vocabulary, to be a part of a preset of KerasHub.
 
     Returns:
         list of the paths written.
@@ -76,7 +85,7 @@ def save_checkpoint(
     Raises:
         TypeError: if `model` does not come from `build_transformer_model`.
         ValueError: if an argument is out of its range, or a weight has no place in the format.
-        ImportError: for format `"google"` without TensorFlow.
+        ImportError: for format `"google"` without TensorFlow, or `"keras_hub"` without keras-hub.
         NotADirectoryError: if `directory`, or a folder that it lies in, is a file.
 
     Example:
@@ -116,8 +125,34 @@ def save_checkpoint(
         config["task_head"] = record
     elif OTHER_OUTPUT not in layers:
         config.pop("task_head", None)
+    if format == "keras_hub":
+        return _save_preset(directory, arrays, transformer, positions, dtype, tokenizer)
+    if tokenizer is not None:
+        raise ValueError("`tokenizer` is written with format='keras_hub' only: leave it out.")
     named = _named(arrays, table, format, dtype)
     return _replace_files(directory, lambda folder: WRITERS[format](folder, named, config))
+
+
+def _save_preset(directory, arrays, transformer, positions, dtype, tokenizer):
+    """Writes a preset of KerasHub; returns the paths."""
+    if dtype not in (None, "float32"):
+        raise ValueError(f"A preset of KerasHub is written in float32. Received: dtype={dtype!r}")
+    config = transformer.config
+    if positions is not None:
+        config = dataclasses.replace(config, max_position=positions)
+    if POSITIONS in arrays:  # without the rows below position 0
+        arrays[POSITIONS] = arrays[POSITIONS][config.position_offset :]
+    if _encodings(transformer) is not None:
+        raise ValueError(
+            "KerasHub has no backbone with the encodings of this model: save it as .keras."
+        )
+
+    def write(folder):
+        write_preset(folder, arrays, config)
+        if tokenizer is not None:
+            write_tokenizer(folder, tokenizer, config)
+
+    return _replace_files(directory, write)
 
 
 def _head(model, transformer):
@@ -276,7 +311,7 @@ def _write_google(folder, arrays, config):
     _write_json(folder / "bert_config.json", config)
 
 
-WRITERS = {"huggingface": _write_huggingface, "google": _write_google}
+WRITERS = {"huggingface": _write_huggingface, "google": _write_google, "keras_hub": None}
 
 
 def _write_json(path, values):
@@ -295,5 +330,7 @@ def _replace_files(directory, write):
         written = sorted(folder.iterdir(), key=lambda path: path.suffix in (".index", ".json"))
         with alone(directory):
             for path in written:
+                if path.is_dir():  # the assets of a preset
+                    remove(directory / path.name)
                 os.replace(path, directory / path.name)
         return [str(directory / path.name) for path in written]

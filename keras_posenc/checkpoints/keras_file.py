@@ -154,35 +154,50 @@ def _is_activation(name):
 
 
 def _check_weights(data):
-    """Every number lies in the file itself, as it is: no link, other file or filled-up shape."""
     import h5py
 
     with h5py.File(io.BytesIO(data), "r") as file:
-        groups, count, reached = [file], 0, 0
-        seen = set()
-        while groups:
-            group = groups.pop()
-            for name in group:
-                count += 1
-                if count > MOST_OBJECTS:
-                    raise RefusedModelError(f"its weights are more than {MOST_OBJECTS} objects")
-                link = group.get(name, getlink=True)
-                if not isinstance(link, h5py.HardLink):
-                    raise RefusedModelError(f"its weights have a link, {quote(name)}")
-                item = group[name]
-                address = h5py.h5o.get_info(item.id).addr
-                if address in seen:
-                    raise RefusedModelError(f"its weights have {quote(name)} twice")
-                seen.add(address)
-                if isinstance(item, h5py.Group):
-                    groups.append(item)
-                    continue
-                if not isinstance(item, h5py.Dataset) or item.external or item.is_virtual:
-                    raise RefusedModelError(f"its weights {quote(name)} lie in another file")
-                if item.dtype.kind not in "biufV" or item.dtype.hasobject:
-                    raise RefusedModelError(f"its weights {quote(name)} are no numbers")
-                reached += item.size * item.dtype.itemsize
-                if item.id.get_create_plist().get_nfilters() or reached > len(data):
-                    raise RefusedModelError(
-                        f"its weights {quote(name)} are compressed, or more than the file"
-                    )
+        check_numbers(file, len(data))
+
+
+def check_numbers(file, size):
+    """Raises unless every number lies in the file itself, as it is: no link, other file or
+    filled-up shape.
+
+    Args:
+        file: open `h5py.File`.
+        size: int, its bytes.
+
+    Raises:
+        RefusedModelError: it asks for more.
+    """
+    import h5py
+
+    groups, count, reached = [file], 0, 0
+    seen = set()
+    while groups:
+        group = groups.pop()
+        for name in group:
+            count += 1
+            if count > MOST_OBJECTS:
+                raise RefusedModelError(f"its weights are more than {MOST_OBJECTS} objects")
+            link = group.get(name, getlink=True)
+            if not isinstance(link, h5py.HardLink):
+                raise RefusedModelError(f"its weights have a link, {quote(name)}")
+            item = group[name]
+            address = h5py.h5o.get_info(item.id).addr
+            if address in seen:
+                raise RefusedModelError(f"its weights have {quote(name)} twice")
+            seen.add(address)
+            if isinstance(item, h5py.Group):
+                groups.append(item)
+                continue
+            if not isinstance(item, h5py.Dataset) or item.external or item.is_virtual:
+                raise RefusedModelError(f"its weights {quote(name)} lie in another file")
+            if item.dtype.kind not in "biufV" or item.dtype.hasobject:
+                raise RefusedModelError(f"its weights {quote(name)} are no numbers")
+            reached += item.size * item.dtype.itemsize
+            if item.id.get_create_plist().get_nfilters() or reached > size:
+                raise RefusedModelError(
+                    f"its weights {quote(name)} are compressed, or more than the file"
+                )

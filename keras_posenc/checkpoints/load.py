@@ -6,6 +6,7 @@ import numpy as np
 
 from keras_posenc.checkpoints.account import Account
 from keras_posenc.checkpoints.checkpoint import forget, private
+from keras_posenc.checkpoints.keras_hub.backbones import BACKBONES
 from keras_posenc.checkpoints.mismatch_hints import hints
 from keras_posenc.checkpoints.names import KerasNames, flat_shape, is_fresh
 from keras_posenc.checkpoints.reader import open_checkpoint
@@ -132,6 +133,9 @@ class Loader:
         self.table, self.new = table, tuple(new)
         if self.checkpoint.format == "keras":  # saved after all that
             self.table, self.edits = KerasNames(table), {}
+        elif self.checkpoint.format == "keras_hub":
+            self.table = BACKBONES[self.checkpoint.backbone].table(table.family)
+            self.edits.pop("Embedding-Position/embeddings", None)  # it has no rows below 0
         self.assigned = set()
         self.loaded = False
 

@@ -2,6 +2,7 @@
 
 import pathlib
 
+from keras_posenc.hub_download import local_path
 from keras_posenc.untrusted import quote, read_object
 
 MODEL_CONFIG = "config_sentence_transformers.json"
@@ -11,7 +12,7 @@ PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus
 
 def read_model_config(directory):
     """The settings of a whole model, config_sentence_transformers.json; empty if there is none."""
-    directory = pathlib.Path(directory)
+    directory = pathlib.Path(local_path(directory))
     return read_object(directory / MODEL_CONFIG, directory)
 
 

@@ -49,6 +49,12 @@ KINDS = {
     },
     "sinks": {"logits": (None, [".sinks"])},
     "conv1d": {"kernel": (None, [".weight"]), "bias": (None, [".bias"])},
+    # In KerasHub's presets a layer's variables have numbers.
+    "hub_table": {"embeddings": (None, ["/vars/0"])},
+    "hub_shared_table": {"table": (None, ["/vars/0"])},
+    "hub_reverse": {"kernel": (None, ["/vars/1"])},
+    "hub_dense": {"kernel": (None, ["/vars/0"]), "bias": (None, ["/vars/1"])},
+    "hub_norm": {"gamma": (None, ["/vars/0"]), "beta": (None, ["/vars/1"])},
 }
 
 

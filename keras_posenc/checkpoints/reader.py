@@ -10,10 +10,12 @@ import numpy as np
 from keras_posenc.checkpoints.archive import read_archive
 from keras_posenc.checkpoints.checkpoint import Checkpoint, mapped
 from keras_posenc.checkpoints.keras_file import load_keras
+from keras_posenc.checkpoints.keras_hub.reading import SHARDS, WEIGHTS, read_preset
 from keras_posenc.checkpoints.safetensors import read_safetensors
 from keras_posenc.checkpoints.shards import read_index
 from keras_posenc.checkpoints.tensorflow_file import read_tensorflow
 from keras_posenc.checkpoints.torch_file import read_torch
+from keras_posenc.hub_download import local_path
 from keras_posenc.hub_names import from_hub
 from keras_posenc.untrusted import (
     check_file,
@@ -32,6 +34,8 @@ IN_A_DIRECTORY = (
     "pytorch_model.bin.index.json",
     "bert_model.ckpt.index",
     "model.keras",
+    "model.weights.h5",
+    "model.weights.json",
     "*.safetensors",
     "*.ckpt*.index",
     "*.bin",
@@ -46,6 +50,7 @@ STRANGERS = {
     rb"(?s).{257}ustar": "a tar archive: unpack it first",
 }
 
+PRESETS = (WEIGHTS, SHARDS)  # of KerasHub
 ANCHOR = "Embedding-Token/embeddings"
 POSITIONS = "Embedding-Position"
 
@@ -59,7 +64,7 @@ def folder_of(path):
     Returns:
         `pathlib.Path`.
     """
-    path = pathlib.Path(path)
+    path = pathlib.Path(local_path(path))
     # A path that does not exist at all is kept as given, so that the error can name it.
     unknown = not path.parent.is_dir() or (not path.exists() and from_hub(path))
     return path if path.is_dir() or unknown else path.parent
@@ -92,7 +97,7 @@ def open_checkpoint(path):
         return path
     if isinstance(path, collections.abc.Mapping):
         return Checkpoint({name: np.asarray(path[name]) for name in path}, "mapping")
-    path = pathlib.Path(path)
+    path = pathlib.Path(local_path(path))
     check_name(path)
     if path.is_dir():
         path = _in_directory(path)
@@ -107,6 +112,9 @@ def open_checkpoint(path):
         )
     if path.name.endswith(".index.json"):
         return _sharded(path)
+    if path.name in PRESETS:
+        arrays, backbone = read_preset(path)
+        return Checkpoint(arrays, "keras_hub", path, backbone=backbone)
     format, read = _format(path)
     if format == "keras":
         return _read_keras(path)

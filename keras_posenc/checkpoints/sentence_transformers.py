@@ -7,6 +7,7 @@ import typing
 from keras_posenc.checkpoints.model_settings import MODEL_CONFIG, read_model_config
 from keras_posenc.checkpoints.reader import open_checkpoint
 from keras_posenc.checkpoints.shards import is_plain
+from keras_posenc.hub_download import local_path
 from keras_posenc.hub_names import from_hub
 from keras_posenc.untrusted import (
     check_inside,
@@ -164,7 +165,7 @@ class Module(typing.NamedTuple):
 
 def is_embedder(directory):
     """Whether a directory lists the modules of an embedder."""
-    return (pathlib.Path(directory) / MODULES).is_file()
+    return (pathlib.Path(local_path(directory)) / MODULES).is_file()
 
 
 def read_modules(directory, layout=EMBEDDER):
@@ -182,7 +183,7 @@ def read_modules(directory, layout=EMBEDDER):
         FileNotFoundError: if there is no such directory, or a part of it is missing.
         ValueError: if a file is damaged, or a module is not one that can be read.
     """
-    directory = pathlib.Path(directory)
+    directory = pathlib.Path(local_path(directory))
     if not directory.is_dir():
         raise FileNotFoundError(
             f"There is no directory {directory} to read {layout.title} from.{from_hub(directory)}"

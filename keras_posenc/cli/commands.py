@@ -307,7 +307,7 @@ COMMANDS = (
         more={
             "output": {"help": "Directory to write; a .keras file for --format keras"},
             "format": {
-                "choices": ("huggingface", "google", "keras"),
+                "choices": ("huggingface", "google", "keras", "keras_hub"),
                 "help": "Format to write (default: huggingface)",
             },
             **PARTS,

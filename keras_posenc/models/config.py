@@ -277,6 +277,16 @@ class Config:
         """The size of a query and key head."""
         return self.attention_key_size or self.value_size
 
+    def value_of(self, key):
+        """The value of a key of the family's config files, or None.
+
+        Args:
+            key: str, such as "max_position_embeddings", which here does not count the rows of the
+                padding id and below.
+        """
+        field = FAMILIES[self.family].ours(key)
+        return getattr(self, field) if field in FIELDS else (self.source or {}).get(key)
+
     def to_huggingface(self, encodings=None):
         """Returns the dict to write as config.json, in the keys that the family's files have.
 

@@ -3,7 +3,9 @@
 import dataclasses
 import os
 
+from keras_posenc.checkpoints.keras_hub.reading import is_preset, read_preset_config
 from keras_posenc.checkpoints.quantized import check_config as check_quantized
+from keras_posenc.hub_download import local_path
 from keras_posenc.hub_names import from_hub
 from keras_posenc.models.config import CHOICES, FIELDS, FLAGS, WITH_ENCODINGS, Config, plain
 from keras_posenc.models.config_names import check_names, check_specs
@@ -192,7 +194,7 @@ def find_config(directory):
 def _load(path):
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"A config is a path, a dict or a Config. Received: {quote(path)}")
-    path = os.fspath(path)
+    path = os.fspath(local_path(path))
     check_name(path)
     if os.path.isdir(path):
         file = find_config(path)
@@ -216,6 +218,8 @@ def _load(path):
         ) from None
     if not isinstance(values, dict):
         raise ValueError(f"{path} holds a {type(values).__name__}, not the keys of a config.")
+    if is_preset(values):
+        values = read_preset_config(values, path)
     if len(values) > MOST_KEYS:  # each is compared to all known ones
         raise ValueError(f"{path} has {len(values)} keys, more than a config has.")
     return values, path

@@ -10,6 +10,7 @@ import numpy as np
 from keras_posenc import expected as e
 from keras_posenc.checkpoints.folder import newest
 from keras_posenc.companions import check_file_is_ours, companion, identify, is_identified
+from keras_posenc.hub_download import local_path
 from keras_posenc.text.truncation import LOGGER
 from keras_posenc.training.saved_models import is_finetuned
 from keras_posenc.untrusted import check_inside, quote, read_json
@@ -173,7 +174,7 @@ def _is_record(path):
 
 def check_model(record, vectors, directory):
     """Refuses a model whose weights are not those that made the vectors."""
-    if record is None or not os.path.isdir(directory):  # which opening it refuses
+    if record is None or not os.path.isdir(local_path(directory)):  # which opening it refuses
         return
     if record["model"] != fingerprint(directory):
         raise ValueError(
@@ -185,7 +186,7 @@ def check_model(record, vectors, directory):
 
 def fingerprint(directory):
     """A hash of the weights of a model, which is the same for copies of its folder."""
-    directory = pathlib.Path(directory)
+    directory = pathlib.Path(local_path(directory))
     if is_finetuned(directory):
         paths = [newest(directory, "model.keras")]
     else:

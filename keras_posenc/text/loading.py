@@ -4,6 +4,8 @@ import json
 import os
 import pathlib
 
+from keras_posenc.checkpoints.keras_hub.tokenizer import find_vocabulary
+from keras_posenc.hub_download import local_path
 from keras_posenc.hub_names import from_hub
 from keras_posenc.text.added import add_tokens, place
 from keras_posenc.text.bounds import check_tokenizer
@@ -47,13 +49,13 @@ def load(file, settings, lowercase=None, strip_accents=None, vocabulary=None):
         if vocabulary is None:
             raise ValueError("Tokenizer needs a path, or vocabulary=.")
         return _from_vocabulary(vocabulary, None, lowercase, strip_accents, {})
-    if file.suffix not in (".json", ".model"):
+    if file.suffix not in (".json", ".model", ".spm"):
         new = {}
         if vocabulary is None:
             vocabulary = read_vocabulary(file)
             new = place(settings.added, vocabulary, file)
         return _from_vocabulary(vocabulary, settings, lowercase, strip_accents, new)
-    if file.name == "vocab.json":
+    if file.name in ("vocab.json", "vocabulary.json"):
         tokenizer, names = from_vocab_and_merges(file, settings)
     elif file.suffix == ".json":
         tokenizer, names = _from_json(file, settings)
@@ -64,10 +66,12 @@ def load(file, settings, lowercase=None, strip_accents=None, vocabulary=None):
 
 def find_tokenizer(path):
     """The file that a path of a file, or of a directory with one of `FILES`, leads to."""
-    path = pathlib.Path(path)
+    path = pathlib.Path(local_path(path))
     pickled = path if path.name == PICKLED else path / PICKLED
     if path.is_file() and path != pickled:
         return path
+    if vocabulary := find_vocabulary(path):  # beside a tokenizer.json of another kind
+        return vocabulary
     found = [path / name for name in FILES if (path / name).is_file()]
     if found:
         check_inside(found[0], path)

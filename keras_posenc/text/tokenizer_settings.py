@@ -5,6 +5,7 @@ import functools
 import pathlib
 import re
 
+from keras_posenc.checkpoints.keras_hub.tokenizer import preset_settings
 from keras_posenc.text.added import FLAGS, MOST_ADDED, Added
 from keras_posenc.untrusted import quote, read_object
 
@@ -26,6 +27,11 @@ class TokenizerSettings:
 
     folder: pathlib.Path
     _objects: dict = dataclasses.field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self):
+        settings = preset_settings(self.folder)
+        if settings is not None:
+            self._objects["tokenizer_config.json"] = settings
 
     @functools.cached_property
     def config(self):

@@ -7,6 +7,7 @@ from keras_posenc import expected as e
 # Importing these modules registers our layers, which loading a saved model needs.
 from keras_posenc.checkpoints.folder import newest
 from keras_posenc.checkpoints.keras_file import load_keras
+from keras_posenc.hub_download import local_path
 from keras_posenc.hub_names import from_hub
 from keras_posenc.models import heads  # noqa: F401
 from keras_posenc.text import Tokenizer
@@ -67,7 +68,7 @@ def load_text_model(directory, max_length=None, token_budget=None, chunks=None, 
     >>> load_text_model("mine").max_length
     32
     """
-    directory = pathlib.Path(directory)
+    directory = pathlib.Path(local_path(directory))
     if not newest(directory, SETTINGS).is_file() and newest(directory, LABELS).is_file():
         return load_finetuned(directory, max_length, token_budget, chunks, pool)
     _check_files(
@@ -102,7 +103,8 @@ def load_finetuned(directory, max_length=None, token_budget=None, chunks=None, p
 
 def is_finetuned(directory):
     """Whether a directory holds a model that `finetune` saved."""
-    return all(newest(pathlib.Path(directory), name).is_file() for name in FILES)
+    directory = pathlib.Path(local_path(directory))
+    return all(newest(directory, name).is_file() for name in FILES)
 
 
 def task_of(directory):
@@ -119,7 +121,7 @@ def prompts_of(directory):
 
 def _finished(directory):
     """The path of a directory that holds a fine-tuned model."""
-    directory = pathlib.Path(directory)
+    directory = pathlib.Path(local_path(directory))
     if not directory.is_dir():
         raise FileNotFoundError(
             f"There is no directory {directory} to load a model from.{from_hub(directory)}"

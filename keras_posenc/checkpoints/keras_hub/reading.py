@@ -1,0 +1,180 @@
+"""Reads the config and the weights of a preset; KerasHub is not needed for it."""
+
+import pathlib
+import re
+
+import numpy as np
+
+from keras_posenc.checkpoints.checkpoint import array_over, mapped, numpy_dtype
+from keras_posenc.checkpoints.keras_file import RefusedModelError, check_numbers
+from keras_posenc.checkpoints.keras_hub.backbones import BACKBONES
+from keras_posenc.untrusted import check_file, check_inside, parse_json, quote, read_bytes, shorten
+
+PACKAGE = re.compile(r"keras_(?:hub|nlp)>(\w+)")
+WEIGHTS, SHARDS = "model.weights.h5", "model.weights.json"
+
+
+def is_preset(values):
+    """Whether the object of a config.json is a model as Keras writes it, and not a config."""
+    return isinstance(values, dict) and isinstance(values.get("registered_name"), str)
+
+
+def backbone_of(values, where):
+    """The name of the backbone's class and its config.
+
+    Args:
+        values: dict, the content of a preset's config.json.
+        where: its path, for errors.
+
+    Raises:
+        ValueError: if it is of another class than those that are read.
+    """
+    name = values["registered_name"]
+    found = PACKAGE.fullmatch(name)
+    config = values.get("config")
+    if not found or found[1] not in BACKBONES or not isinstance(config, dict):
+        raise ValueError(
+            f"{where} describes a {quote(name)} of Keras, which is not read. Presets of KerasHub "
+            f"that are: {', '.join(BACKBONES)}."
+        )
+    return found[1], config
+
+
+def read_preset_config(values, where):
+    """The config of a preset in Hugging Face's words.
+
+    Args:
+        values: dict, the content of a preset's config.json.
+        where: its path, for errors.
+
+    Returns:
+        dict with `model_type`.
+
+    Raises:
+        ValueError: if the backbone, or a value in its config, is not one that is read.
+
+    Example:
+
+    >>> sizes = {"vocabulary_size": 9, "num_layers": 1, "num_heads": 1, "hidden_dim": 8}
+    >>> values = {"registered_name": "keras_hub>BertBackbone", "config": sizes}
+    >>> read_preset_config(values, "config.json")["hidden_act"]
+    'gelu_new'
+    """
+    name, config = backbone_of(values, where)
+    backbone = BACKBONES[name]
+    for key, allowed in backbone.neutral.items():
+        if config.get(key, allowed[0]) not in allowed:
+            raise ValueError(f"{where}: a {name} with {key}={quote(config[key])} is not read.")
+    ours = {"model_type": backbone.model_type, **backbone.values}
+    ours |= {theirs: config[key] for key, theirs in backbone.keys.items() if key in config}
+    try:
+        backbone.read(config, ours)
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{where}: the config of the {name} lacks {shorten(error)}.") from None
+    return ours
+
+
+def find_weights(folder):
+    """The file of a preset's weights, or None."""
+    found = [folder / name for name in (WEIGHTS, SHARDS) if (folder / name).is_file()]
+    if found:
+        check_inside(found[0], folder)
+    return found[0] if found else None
+
+
+def read_preset(path):
+    """The weights of a preset, memory-mapped.
+
+    Args:
+        path: `pathlib.Path` of model.weights.h5, or of the index of several.
+
+    Returns:
+        `(arrays, name)`: dict of arrays by their paths in the file, with a number for every block,
+            and the name of the backbone's class.
+
+    Raises:
+        ImportError: without h5py.
+        ValueError: if a file is damaged, or no preset of a backbone that is read.
+    """
+    folder = path.parent
+    config = folder / "config.json"
+    check_inside(config, folder)
+    values = parse_json(read_bytes(config)) if config.is_file() else None
+    if not is_preset(values):
+        raise ValueError(
+            f"{path} is an HDF5 file without the config.json of a KerasHub preset beside it: save "
+            "the model as safetensors or .keras."
+        )
+    name, _ = backbone_of(values, config)
+    files = [path] if path.name == WEIGHTS else _shards(path)
+    arrays = {}
+    for file in files:
+        check_inside(file, folder)
+        arrays |= _read(file, BACKBONES[name])
+    return arrays, name
+
+
+def _shards(path):
+    index = parse_json(read_bytes(path))
+    parts = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(parts, dict):
+        raise ValueError(f"{path} is damaged: it has no weight_map.")
+    names = [name for value in parts.values() for name in np.atleast_1d(value)]
+    wrong = [n for n in names if not (isinstance(n, str) and pathlib.PurePath(n).name == n)]
+    if wrong:
+        raise ValueError(f"{path} is refused: it names {quote(str(wrong[0]))} as a file beside it.")
+    return [path.parent / str(name) for name in dict.fromkeys(map(str, names))]
+
+
+def _read(path, backbone):
+    import h5py  # Keras depends on it
+
+    check_file(path)
+    arrays, buffer = {}, mapped(path)
+    try:
+        with h5py.File(path, "r") as file:
+            check_numbers(file, buffer.size)
+
+            def add(name, item):
+                if isinstance(item, h5py.Dataset) and "/seed_generator" not in name:
+                    name = numbered(name, backbone)
+                    arrays[name] = _ordered(_array(item, buffer), name, backbone)
+
+            file.visititems(add)
+    except RefusedModelError as error:
+        raise ValueError(f"{path} is refused: {shorten(error)}.") from None
+    except Exception as error:  # h5py raises what the library behind it happens to find
+        raise ValueError(f"{path} is damaged ({shorten(error)}). Download it again.") from None
+    return arrays
+
+
+def numbered(name, backbone):
+    """The path of a weight with a number for every block, also for the first.
+
+    Args:
+        name: str, a path in model.weights.h5.
+        backbone: `Backbone`.
+
+    Example:
+
+    >>> numbered("layers/transformer_encoder/_feedforward_layer_norm/vars/0", bert)
+    'layers/transformer_encoder_0/_feedforward_layer_norm/vars/0'
+    """
+    pattern = rf"(layers/{backbone.block})(?:_(\d+))?/"
+    return re.sub(pattern, lambda found: f"{found[1]}_{found[2] or 0}/", name)
+
+
+def _array(item, buffer):
+    dtype = item.dtype
+    if item.attrs.get("dtype") == "bfloat16":
+        dtype = numpy_dtype("bfloat16")
+    offset = item.id.get_offset()
+    if offset is None or dtype.itemsize != item.dtype.itemsize:
+        return item[()].astype(dtype)
+    return array_over(buffer, item.shape, dtype, offset)
+
+
+def _ordered(array, name, backbone):
+    """The array with the axes of ours: rows, heads, columns."""
+    queries = re.search(r"/(?:query|key|value)_dense/vars/0\Z", name)
+    return array.swapaxes(0, 1) if backbone.heads_first and queries else array

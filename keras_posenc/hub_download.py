@@ -1,0 +1,149 @@
+"""`hf://owner/name@revision` in the place of a path: downloads what is read, and nothing else."""
+
+import contextlib
+import functools
+import importlib.util
+import os
+import sys
+
+from keras_posenc.hub_names import NAME, from_hub
+from keras_posenc.untrusted import shorten
+
+PREFIX = "hf:/"
+# Of a repository, the files that are read. A file of PyTorch (.bin, .pt) is a pickle: never.
+SETTINGS = (
+    "config.json",
+    "bert_config.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "modules.json",
+    "*sentence_*_config.json",
+    "config_sentence_transformers.json",
+    "adapter_config.json",
+    "[0-9]*_*/config.json",
+    "labels.json",
+    "text_model.json",
+    # KerasHub's
+    "metadata.json",
+    "tokenizer.json",
+    "preprocessor.json",
+    "task.json",
+    "assets/tokenizer/*",
+)
+VOCABULARIES = (
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "spm.model",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "tokenizer.model",
+)
+# The weights: the first of these kinds that the repository has.
+WEIGHTS = (
+    ("model.safetensors",),
+    ("model.safetensors.index.json", "model-*-of-*.safetensors"),
+    ("model.weights.json", "model_*.weights.h5"),
+    ("model.weights.h5",),
+    ("model.keras",),
+    ("bert_model.ckpt.*",),
+    (),
+)
+# Beside them: those of a sentence encoder's other modules, and of adapters.
+PARTS = ("[0-9]*_*/model.safetensors", "adapter_model.safetensors")
+
+
+def local_path(path):
+    """A path as it is, or for `hf://owner/name` that of its copy in the cache of the Hub.
+
+    What is not in the cache yet is downloaded by `huggingface_hub`, and listed on standard error
+    with its size. Without that package, or a network, the path stays as it is.
+
+    Args:
+        path: str, path, or anything else, which is returned unchanged.
+
+    Raises:
+        FileNotFoundError: if the Hub has no such model, or none with weights that are read.
+
+    Example:
+
+    >>> local_path("all-MiniLM-L6-v2")
+    'all-MiniLM-L6-v2'
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        return path
+    name = os.fspath(path)
+    if not isinstance(name, str) or not name.startswith(PREFIX) or not _has_hub():
+        return path
+    name, _, revision = name.removeprefix(PREFIX).lstrip("/").partition("@")
+    if not NAME.fullmatch(name) or os.path.exists(path):
+        return path
+    return type(path)(_download(name, revision or None))
+
+
+def _has_hub():
+    if "huggingface_hub" in sys.modules:
+        return sys.modules["huggingface_hub"] is not None
+    return importlib.util.find_spec("huggingface_hub") is not None
+
+
+@functools.lru_cache
+def _download(name, revision):
+    """The folder of a repository's snapshot, with all files that are read."""
+    from fnmatch import fnmatchcase
+
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import DryRunError, HfHubHTTPError
+
+    allowed = [*SETTINGS, *VOCABULARIES, *PARTS, *(each for kind in WEIGHTS for each in kind)]
+    take = functools.partial(snapshot_download, name, revision=revision)
+    where = f"hf://{name}" + (f"@{revision}" if revision else "")
+    try:
+        offered = take(allow_patterns=allowed, dry_run=True)
+    except (DryRunError, HfHubHTTPError) as error:
+        cause = error.__cause__ or error
+        if not isinstance(cause, HfHubHTTPError):  # no network: what was downloaded before
+            return _from_cache(take, where)
+        raise FileNotFoundError(
+            f"{where} cannot be read from the Hugging Face Hub ({type(cause).__name__}): check the "
+            "name and the revision; for a gated model, log in with `hf auth login`."
+        ) from None
+    files = {each.filename: each for each in offered}
+    weights = next(
+        found
+        for kind in WEIGHTS
+        if (found := [f for f in files if any(fnmatchcase(f, pattern) for pattern in kind)])
+        or not kind
+    )
+    rest = [f for f in files if any(fnmatchcase(f, p) for p in (*SETTINGS, *VOCABULARIES, *PARTS))]
+    if not weights and "adapter_model.safetensors" not in files:
+        raise FileNotFoundError(
+            f"{where} has no weights that are read from there (safetensors, .keras, .weights.h5 or "
+            "TensorFlow's); a .bin or .pt file is a pickle and is not downloaded. Found: "
+            f"{shorten(', '.join(sorted(files))) or 'nothing'}.{from_hub(where)}"
+        )
+    chosen = [*weights, *rest]
+    missing = [files[each] for each in chosen if files[each].will_download]
+    if missing:
+        size = sum(each.file_size for each in missing) / 1e6
+        names = ", ".join(each.filename for each in missing)
+        print(
+            f"Downloading {where} from the Hugging Face Hub: {len(missing)} files, {size:,.1f} MB "
+            f"({shorten(names)})",
+            file=sys.stderr,
+        )
+    return take(allow_patterns=chosen)
+
+
+def _from_cache(take, where):
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    for kind in WEIGHTS:  # a snapshot with other weights as well is incomplete with them
+        with contextlib.suppress(LocalEntryNotFoundError):
+            wanted = [*SETTINGS, *VOCABULARIES, *PARTS, *kind]
+            return take(allow_patterns=wanted, local_files_only=True)
+    raise FileNotFoundError(
+        f"{where} is not in the cache, and the Hugging Face Hub cannot be reached: check the "
+        f"connection, or HF_HUB_OFFLINE.{from_hub(where)}"
+    )

@@ -1,0 +1,151 @@
+"""`hf://owner/name` in the place of a path: what is taken from a server, and from the cache."""
+
+import functools
+import http.server
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import keras_posenc
+
+pytest.importorskip("huggingface_hub")
+pytestmark = pytest.mark.once
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+FILES = {
+    "config.json": b"{}",
+    "model.safetensors": b"weights",
+    "pytorch_model.bin": b"a pickle",
+    "model.fp16.safetensors": b"other weights",
+    "vocab.txt": b"[PAD]\n",
+    "1_Pooling/config.json": b"{}",
+    "2_Dense/model.safetensors": b"more weights",
+    "onnx/model.onnx": b"onnx",
+    "README.md": b"text",
+    "run.py": b"code",
+}
+TAKEN = {"config.json", "model.safetensors", "vocab.txt", "1_Pooling/config.json"}
+TAKEN |= {"2_Dense/model.safetensors"}
+# The package without what it imports by itself, since a backend takes seconds.
+SCRIPT = f"""
+import sys, types
+package = types.ModuleType("keras_posenc")
+package.__path__ = [{str(pathlib.Path(keras_posenc.__file__).parent)!r}]
+sys.modules["keras_posenc"] = package
+from keras_posenc.hub_download import local_path
+print(local_path(sys.argv[1]))
+"""
+
+
+class Hub(http.server.BaseHTTPRequestHandler):
+    """The few addresses of the Hub that a download asks for."""
+
+    def __init__(self, files, asked, *args):
+        self.files, self.asked = files, asked
+        super().__init__(*args)
+
+    def log_message(self, *args):
+        pass
+
+    def reply(self, data, **headers):
+        self.send_response(200)
+        headers = {"X-Repo-Commit": COMMIT, "Content-Length": str(len(data)), **headers}
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(data)
+
+    def do_GET(self):
+        path = self.path.partition("?")[0]
+        if path.startswith("/api/models/owner/name/tree/"):
+            rows = [
+                {"type": "file", "path": name, "size": len(data), "oid": f"{i:040x}"}
+                for i, (name, data) in enumerate(self.files.items())
+            ]
+            self.reply(json.dumps(rows).encode(), **{"Content-Type": "application/json"})
+        elif path.startswith("/api/models/owner/name"):
+            rows = [{"rfilename": name, "size": len(data)} for name, data in self.files.items()]
+            info = {"id": "owner/name", "modelId": "owner/name", "sha": COMMIT, "siblings": rows}
+            self.reply(json.dumps(info).encode(), **{"Content-Type": "application/json"})
+        elif path.startswith("/owner/name/resolve/"):
+            name = path.split("/", 5)[5]
+            if self.command == "GET":
+                self.asked.append(name)
+            etag = f"{list(self.files).index(name):040x}"
+            self.reply(self.files[name], ETag=f'"{etag}"')
+        else:
+            self.send_response(404)
+            self.send_header("X-Error-Code", "RepoNotFound")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+    do_HEAD = do_GET
+
+
+@pytest.fixture
+def hub(tmp_path):
+    files, asked = dict(FILES), []
+    handler = functools.partial(Hub, files, asked)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    environment = {
+        **os.environ,
+        "HF_HOME": str(tmp_path / "home"),
+        "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
+        "HF_HUB_DISABLE_XET": "1",
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    }
+    environment.pop("HF_HUB_OFFLINE", None)
+
+    def ask(name, **more):
+        command = [sys.executable, "-c", SCRIPT, name]
+        done = subprocess.run(
+            command, env={**environment, **more}, capture_output=True, text=True, timeout=300
+        )
+        return done.stdout.strip(), done.stderr
+
+    yield ask, files, asked
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_download_takes_what_is_read_and_says_so(hub):
+    ask, files, asked = hub
+    path, printed = ask("hf://owner/name@v1.0")
+    found = pathlib.Path(path)
+    assert {str(p.relative_to(found)) for p in found.rglob("*") if p.is_file()} == TAKEN
+    assert set(asked) == TAKEN
+    assert "Downloading hf://owner/name@v1.0 from the Hugging Face Hub: 5 files, 0.0 MB" in printed
+    # Again, and without a network: from the cache, in silence.
+    for more in ({}, {"HF_HUB_OFFLINE": "1"}):
+        asked.clear()
+        again, printed = ask("hf://owner/name@v1.0", **more)
+        assert (again, asked) == (path, []) and "Downloading" not in printed
+
+
+def test_what_cannot_be_downloaded(hub):
+    ask, files, asked = hub
+    _, printed = ask("hf://owner/other")
+    assert "FileNotFoundError: hf://owner/other cannot be read from the Hugging Face Hub" in printed
+    _, printed = ask("hf://owner/name", HF_HUB_OFFLINE="1")
+    assert "hf://owner/name is not in the cache, and the Hugging Face Hub cannot be" in printed
+    assert "hf download owner/name --local-dir name" in printed
+    for name in [n for n in files if n.endswith(".safetensors")]:
+        del files[name]
+    _, printed = ask("hf://owner/name")
+    assert "has no weights that are read from there" in printed and asked == []
+    assert "a .bin or .pt file is a pickle" in printed
+
+
+def test_without_the_package_a_name_stays_as_it_is(monkeypatch):
+    from keras_posenc.hub_download import local_path
+
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    assert local_path("hf://owner/name") == "hf://owner/name"
+    assert local_path(3) == 3 and local_path("a/b") == "a/b"
