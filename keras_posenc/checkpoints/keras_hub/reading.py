@@ -157,8 +157,8 @@ def numbered(name, backbone):
 
     Example:
 
-    >>> numbered("layers/transformer_encoder/_feedforward_layer_norm/vars/0", bert)
-    'layers/transformer_encoder_0/_feedforward_layer_norm/vars/0'
+    >>> numbered("layers/transformer_encoder/vars/0", BACKBONES["BertBackbone"])
+    'layers/transformer_encoder_0/vars/0'
     """
     pattern = rf"(layers/{backbone.block})(?:_(\d+))?/"
     return re.sub(pattern, lambda found: f"{found[1]}_{found[2] or 0}/", name)
