@@ -155,7 +155,7 @@ def trained(reader, directory, folder, seed):
     texts = f"{CORPORA}/book-excerpts.tab"
     if reader == STRETCHED:
         output = folder / f"stretched-{seed}"
-        stretch(directory, texts, output, length=LENGTH, train_length=1536, log_n=TRAINED,
+        stretch(directory, texts, output, max_length=LENGTH, train_length=1536, log_n=TRAINED,
                 steps=STEPS["stretch"], seed=seed)  # fmt: skip
     else:
         output = folder / f"contextual-{seed}"
