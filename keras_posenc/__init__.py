@@ -75,8 +75,8 @@ if TYPE_CHECKING:
         TiledPositionEmbedding,
         position_embedding,
     )
-    from keras_posenc.retrieval.cross_encoder.reranker import rerank
     from keras_posenc.retrieval.embed import embed
+    from keras_posenc.retrieval.rerank import rerank
     from keras_posenc.retrieval.search import search
     from keras_posenc.text import TextBatches, Tokenizer, read_texts
     from keras_posenc.training.contextual.contextualize import contextualize

@@ -216,7 +216,7 @@ def former_arguments(default=None):
     return decorate
 
 
-def former_extension(given, default, bert4keras=None):
+def former_extension(given, default=None, bert4keras=None):
     """The `Extension` of the arguments that functions had until version 0.4, or None.
 
     Args:

@@ -254,6 +254,29 @@ def test_no_modules_import_each_other():
     assert circle(SOURCES) == []
 
 
+KINDS = ("dense", "late_interaction", "sparse", "cross_encoder")
+# Which know several kinds: what opens a directory, and what reads and searches their vectors.
+KNOW_THE_KINDS = ("embedders", "vectors", "stored_vectors", "search", "hard_negatives", "__init__")
+
+
+def imports_of_other_kinds(source, where):
+    """Returns the imports of kinds of retrieval that a file of retrieval/ is not to have."""
+    room, _, inside = where.partition("/")
+    kind = inside.partition("/")[0].removesuffix(".py")
+    if room != "retrieval" or kind in KNOW_THE_KINDS:
+        return []
+    others = tuple(f"keras_posenc.retrieval.{name}." for name in KINDS if name != kind)
+    return [name for name, _ in imports(source, where) if name.startswith(others)]
+
+
+def test_a_kind_of_retrieval_is_a_folder_that_can_be_deleted():
+    """No kind knows another, and few files know the kinds."""
+    vectors = "from keras_posenc.retrieval.sparse.vectors import SparseVectors"
+    assert len(imports_of_other_kinds(vectors, "retrieval/dense/embedder.py")) == 1
+    assert imports_of_other_kinds(vectors, "retrieval/sparse/embedder.py") == []
+    assert offenders(imports_of_other_kinds) == []
+
+
 def test_optional_packages_are_imported_lazily_and_in_their_place():
     assert offenders(eager_or_misplaced_imports) == []
 

@@ -39,7 +39,7 @@ metrics = finetune(
 )
 results = predict(sys.argv[2], texts[:3], verbose=0)
 vectors = embed(sys.argv[1], texts[:3], max_length=12, verbose=0)
-of_chunks = embed(sys.argv[1], texts[:3], chunks=5, late=True, max_length=12, verbose=0).vectors
+of_chunks = embed(sys.argv[1], texts[:3], reading="late:5", max_length=12, verbose=0).vectors
 rates = {"dropout_rate": 0.0, "attention_dropout_rate": 0.0}
 pretrained = pretrain(
     sys.argv[1],

@@ -199,16 +199,7 @@ def read_modules(directory, layout=EMBEDDER):
     other = LAYOUTS.get(read_model_config(directory).get("model_type"), layout)
     if other is not layout:
         raise _other(directory, other, layout)
-    try:
-        rows = parse_json(read_bytes(index))
-        pairs = [(row["type"], row["path"]) for row in rows]
-        if len(pairs) > MOST_MODULES or not all(isinstance(x, str) for row in pairs for x in row):
-            raise ValueError("it lists something else")
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(
-            f"{index} is damaged ({shorten(error)}): it should list modules, each with a type and "
-            "a path."
-        ) from None
+    pairs = _listed(index)
     kinds = tuple(_kind(index, name, layout) for name, _ in pairs)
     count = len(layout.first)
     if kinds[:count] != layout.first or set(layout.first) & set(kinds[count:]):
@@ -219,6 +210,29 @@ def read_modules(directory, layout=EMBEDDER):
         )
     paths = (path for _, path in pairs)
     return [_module(index, kind, path, layout) for kind, path in zip(kinds, paths, strict=True)]
+
+
+def kinds_in(directory):
+    """The names of the classes of the modules that a directory lists; empty if it lists none."""
+    index = pathlib.Path(directory) / MODULES
+    check_inside(index, pathlib.Path(directory))
+    names = (name.rpartition(".")[2] for name, _ in _listed(index)) if index.exists() else ()
+    return {OLD_NAMES.get(name, name) for name in names}
+
+
+def _listed(index):
+    """(class, path) of each module that a file lists."""
+    try:
+        rows = parse_json(read_bytes(index))
+        pairs = [(row["type"], row["path"]) for row in rows]
+        if len(pairs) > MOST_MODULES or not all(isinstance(x, str) for row in pairs for x in row):
+            raise ValueError("it lists something else")
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{index} is damaged ({shorten(error)}): it should list modules, each with a type and "
+            "a path."
+        ) from None
+    return pairs
 
 
 def read_pooling(module):

@@ -107,6 +107,21 @@ def _optimizer(rate, decay):
 
 
 MAX_LENGTH = {"max_length": {"former": "--length"}}
+# `reading`, and its parts as options of their own.
+READING = {"metavar": "NAME:N", "help": "How to read long texts, as chunks:256 or late:256"}
+CHUNKS = {
+    "reading": READING,
+    "chunks": {**INT, "help": "Read all of a text, in chunks of N tokens, as --reading chunks:N"},
+    "overlap": {**INT, "help": "For --chunks: tokens that neighbouring chunks share"},
+}
+KINDS = {
+    "late": {"action": "store_true", "help": "With --chunks: a vector per chunk, as late:N"},
+    "multi": {"action": "store_true", "help": "Read DIRECTORY as one of late interaction"},
+    "sparse": {"action": "store_true", "help": "Read DIRECTORY as one of SPLADE"},
+}
+SCALING = {"rope_scaling": {"metavar": "TYPE:FACTOR", "help": "As --extension TYPE:FACTOR"}}
+TABLE = {**PARTS["stretch"], "choices": ("hierarchical", "tile", "interpolate")}
+ENCODER = {"extension": EXTENSION, "stretch": TABLE, "alpha": PARTS["alpha"], **SCALING}
 COMMANDS = (
     Command(
         "finetune",
@@ -249,15 +264,22 @@ COMMANDS = (
         "embed",
         "directory texts",
         ("retrieval.embed", "retrieval.open_embedder"),
-        without=("spans",),
-        more={"texts": {"help": TEXTS}, "output": {"required": True}},
+        more={
+            "texts": {"help": TEXTS},
+            "output": {"required": True},
+            **CHUNKS,
+            **KINDS,
+            **ENCODER,
+        },
         example="embed path/to/minilm texts.txt --output vectors.npy",
     ),
     Command(
         "search",
         "directory vectors queries",
         ("retrieval.search", "retrieval.open_embedder"),
+        without=("reading",),
         more={
+            **ENCODER,
             "vectors": {"help": "File that embed wrote: .npy, .npz, .jsonl or .parquet"},
             "queries": {"nargs": "*", "help": "What to search for; put each query in quotes"},
             "file": {"metavar": "FILE", "help": f"More queries. {TEXTS}"},
@@ -286,6 +308,8 @@ COMMANDS = (
         ("retrieval.rerank", "retrieval.Reranker"),
         without=("label_names",),
         more={
+            **CHUNKS,
+            **ENCODER,
             "query": {"help": "What the documents are to match, a text"},
             "documents": {"help": f"{TEXTS}; the documents"},
             "output": {"metavar": "FILE", "help": "Also write the result to this .jsonl file"},

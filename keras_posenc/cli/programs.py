@@ -1,11 +1,17 @@
 """From a command's arguments to the Python program that does it."""
 
-import math
 import pathlib
 import sys
-import textwrap
 
 from keras_posenc.cli.commands import OPTIMIZER, SOURCE, TASK_CLASSES
+from keras_posenc.cli.python_text import (
+    Name,
+    call,
+    indented,
+    literal,
+    program,
+    replace_file,
+)
 from keras_posenc.cli.signatures import describe
 
 PREDICTIONS = (".csv", ".tsv", ".jsonl")
@@ -16,13 +22,13 @@ def _finetune(arguments):
     arguments, names = _valued(_extended(arguments, "hierarchical"), tasks=True)
     positional = [arguments.pop(name) for name in ("checkpoint", "train", "output")]
     report = not arguments.pop("no_report", False)
-    return _program(
+    return program(
         report and "from keras_posenc.analysis import write_report",
         _import("finetune", "summary", *names),
         "",
-        f"metrics = {_call('finetune', *positional, **arguments, **_progress())}",
+        f"metrics = {call('finetune', *positional, **arguments, **_progress())}",
         "print(summary(metrics))",
-        report and f"print({_call('write_report', positional[2])})",
+        report and f"print({call('write_report', positional[2])})",
     )
 
 
@@ -30,13 +36,13 @@ def _stretch(arguments):
     arguments, names = _valued(_extended(arguments, "hierarchical", alpha=0.2, kept_rows=1))
     positional = [arguments.pop(name) for name in ("checkpoint", "texts", "output")]
     report = not arguments.pop("no_report", False)
-    return _program(
+    return program(
         report and "from keras_posenc.analysis import write_stretch_report",
         _import("stretch", "stretch_summary", *names),
         "",
-        f"model, report = {_call('stretch', *positional, **arguments)}",
+        f"model, report = {call('stretch', *positional, **arguments)}",
         "print(stretch_summary(report))",
-        report and f"print({_call('write_stretch_report', positional[2])})",
+        report and f"print({call('write_stretch_report', positional[2])})",
     )
 
 
@@ -44,23 +50,23 @@ def _contextualize(arguments):
     arguments, names = _valued(arguments)
     positional = [arguments.pop(name) for name in ("checkpoint", "texts", "output")]
     report = not arguments.pop("no_report", False)
-    return _program(
+    return program(
         report and "from keras_posenc.analysis import write_contextual_report",
         _import("contextual_summary", "contextualize", *names),
         "",
-        f"model, report = {_call('contextualize', *positional, **arguments)}",
+        f"model, report = {call('contextualize', *positional, **arguments)}",
         "print(contextual_summary(report))",
-        report and f"print({_call('write_contextual_report', positional[2])})",
+        report and f"print({call('write_contextual_report', positional[2])})",
     )
 
 
 def _pretrain(arguments):
     arguments, names = _valued(_extended(arguments, "hierarchical"))
     positional = [arguments.pop(name) for name in ("checkpoint", "corpus", "output")]
-    return _program(
+    return program(
         _import("pretrain", "pretrain_summary", *names),
         "",
-        f"metrics = {_call('pretrain', *positional, **arguments)}",
+        f"metrics = {call('pretrain', *positional, **arguments)}",
         "print(pretrain_summary(metrics))",
     )
 
@@ -68,16 +74,16 @@ def _pretrain(arguments):
 def _evaluate(arguments):
     positional = [arguments.pop(name) for name in ("directory", "data")]
     output = arguments.pop("output", None)
-    folder = f"pathlib.Path({_literal(output)}).parent"
-    return _program(
+    folder = f"pathlib.Path({literal(output)}).parent"
+    return program(
         output and "import json\nimport pathlib\n",
         "from keras_posenc.training import evaluate, summary",
         output and "from keras_posenc.writing import write_text",
         "",
         output and f"{folder}.mkdir(parents=True, exist_ok=True)",
-        f"metrics = {_call('evaluate', *positional, **arguments, **_progress())}",
+        f"metrics = {call('evaluate', *positional, **arguments, **_progress())}",
         "print(summary(metrics))",
-        output and f"write_text({_literal(output)}, json.dumps(metrics, indent=1))",
+        output and f"write_text({literal(output)}, json.dumps(metrics, indent=1))",
     )
 
 
@@ -95,90 +101,120 @@ def _predict(arguments):
     if "part_size" in arguments:
         if form is not None or output is None:
             raise ValueError("--part-size needs --output, a .jsonl file, and no --format.")
-        return _program(
+        return program(
             "from keras_posenc.training import predict",
             "",
-            f"count = {_call('predict', directory, texts, output=output, **arguments)}",
-            f'print({_literal(output)}, "%d predictions" % count)',
+            f"count = {call('predict', directory, texts, output=output, **arguments)}",
+            f'print({literal(output)}, "%d predictions" % count)',
         )
-    name, shown = "predictions_table", [_Name("predictions"), _Name("texts")]
+    name, shown = "predictions_table", [Name("predictions"), Name("texts")]
     if output is not None:
         if form is not None:
             raise ValueError("--format is of what is printed; --output is written by its suffix.")
         if pathlib.PurePath(output).suffix not in PREDICTIONS:
             raise ValueError(f"--output: give a {', '.join(PREDICTIONS)} file, not {output!r}.")
         name, shown = "write_predictions", [output, *shown]
-    show = _call(name, *shown, **({} if form is None else {"form": form}))
-    return _program(
+    show = call(name, *shown, **({} if form is None else {"form": form}))
+    return program(
         f"from keras_posenc.training import predict, {name}",
         "",
-        f"texts = {_literal(texts)}",
-        f"predictions = {_call('predict', directory, _Name('texts'), **arguments, verbose=2)}",
+        f"texts = {literal(texts)}",
+        f"predictions = {call('predict', directory, Name('texts'), **arguments, verbose=2)}",
         f"print({show})",
     )
 
 
+# Arguments of opening a model that the calls below have no place for.
+OPENING = ("reading", "max_length", "prompt", "dimension", "extension", "ignore", "token_budget")
+
+
 def _embed(arguments):
-    positional = [arguments.pop(name) for name in ("directory", "texts", "output")]
+    arguments = _read(_extended(arguments))
+    directory, texts, output = (arguments.pop(name) for name in ("directory", "texts", "output"))
+    kinds = {"multi": "LateInteraction", "sparse": "SparseEmbedder"}
+    chosen = [kinds[name] for name in kinds if arguments.pop(name, False)]
+    if len(chosen) > 1:
+        raise ValueError("--multi and --sparse are for models of two kinds: give one of them.")
+    model, opened = directory, {}
+    if chosen or {"ignore", "token_budget"} & arguments.keys():
+        opened = {name: arguments.pop(name) for name in OPENING if name in arguments}
+        function = chosen[0] if chosen else "open_embedder"
+        model = Name(call(function, directory, **opened))
     progress = {} if "part_size" in arguments else _progress()
-    what = '"%d vectors of %d numbers" % found.shape'
-    if {"late", "multi"} & arguments.keys():
-        what = '"%d vectors of %d numbers" % found.vectors.shape'
-    if "sparse" in arguments:
-        what = '"%d sparse vectors with %d weights" % (len(found), len(found.values))'
-    if "part_size" in arguments and str(positional[2]).endswith(".jsonl"):
-        what = '"vectors of %d texts" % found'  # `embed` returns their number
-    return _program(
-        "from keras_posenc.retrieval import embed",
+    imported = ["embed", *([function] if opened or chosen else [])]
+    shown = f"print({literal(output)}, describe_vectors(found))"
+    if "part_size" in arguments and str(output).endswith(".jsonl"):
+        shown = f'print({literal(output)}, "vectors of %d texts" % found)'  # a number
+    else:
+        imported.append("describe_vectors")
+    return program(
+        f"from keras_posenc.retrieval import {', '.join(sorted(imported))}",
         "",
-        f"found = {_call('embed', *positional, **arguments, **progress)}",
-        f"print({_literal(positional[2])}, {what})",
+        f"found = {call('embed', model, texts, output, **arguments, **progress)}",
+        shown,
     )
 
 
 def _search(arguments):
-    positional = [arguments.pop(name) for name in ("directory", "vectors")]
+    arguments = _extended(arguments)
+    directory, vectors = (arguments.pop(name) for name in ("directory", "vectors"))
     queries, file = arguments.pop("queries", []), arguments.pop("file", None)
     if not queries and file is None:
         raise ValueError("Give what to search for after the file of vectors, or in a --file.")
-    asked = [f"[{', '.join(map(_literal, queries))}]"] if queries else []
-    asked += [f"{_call('read_texts', file, label=False)}.texts"] if file is not None else []
+    asked = [f"[{', '.join(map(literal, queries))}]"] if queries else []
+    asked += [f"{call('read_texts', file, label=False)}.texts"] if file is not None else []
     arguments |= _progress()
-    return _program(
-        "from keras_posenc.retrieval import search, search_table",
+    lines, imported, model = [], ["search", "search_table"], directory
+    if set(OPENING) - {"prompt"} & arguments.keys():
+        opened = {name: arguments.pop(name) for name in OPENING if name in arguments}
+        settings = "".join(f", {literal(n)}: {literal(value)}" for n, value in opened.items())
+        lines = [
+            f"vectors = Vectors.load({literal(vectors)})",
+            f"model = open_embedder({literal(directory)}, **{{**vectors.settings{settings}}})",
+        ]
+        imported += ["Vectors", "open_embedder"]
+        model, vectors = Name("model"), Name("vectors")
+    return program(
+        f"from keras_posenc.retrieval import {', '.join(sorted(imported))}",
         file is not None and "from keras_posenc.text import read_texts",
         "",
         f"queries = {' + '.join(asked)}",
-        f"found = {_call('search', *positional, _Name('queries'), **arguments)}",
+        *lines,
+        f"found = {call('search', model, vectors, Name('queries'), **arguments)}",
         "print(search_table(found))",
     )
 
 
 def _mine(arguments):
     positional = [arguments.pop(name) for name in ("directory", "pairs", "output")]
-    return _program(
+    return program(
         "from keras_posenc.retrieval import mine_hard_negatives",
         "",
-        f"found = {_call('mine_hard_negatives', *positional, **arguments, **_progress())}",
-        f'print({_literal(positional[2])}, "%d pairs with negatives" % len(found))',
+        f"found = {call('mine_hard_negatives', *positional, **arguments, **_progress())}",
+        f'print({literal(positional[2])}, "%d pairs with negatives" % len(found))',
     )
 
 
 def _rerank(arguments):
-    positional = [arguments.pop(name) for name in ("directory", "query", "documents")]
-    return _program(
-        "from keras_posenc.retrieval import rerank",
+    arguments = _read(_extended(arguments))
+    directory, *texts = (arguments.pop(name) for name in ("directory", "query", "documents"))
+    model, imported = directory, "rerank"
+    if "token_budget" in arguments:
+        opened = {name: arguments.pop(name) for name in OPENING if name in arguments}
+        model, imported = Name(call("Reranker", directory, **opened)), "Reranker, rerank"
+    return program(
+        f"from keras_posenc.retrieval import {imported}",
         "",
-        f"for each in {_call('rerank', *positional, **arguments, **_progress())}:",
-        _indented('print("%8.4f  %d  %r" % (each["score"], each["corpus_id"], each["text"][:72]))'),
+        f"for each in {call('rerank', model, *texts, **arguments, **_progress())}:",
+        indented('print("%8.4f  %d  %r" % (each["score"], each["corpus_id"], each["text"][:72]))'),
     )
 
 
 def _inspect(arguments):
-    return _program(
+    return program(
         "from keras_posenc.analysis import inspect_checkpoint",
         "",
-        f"inspection = {_call('inspect_checkpoint', arguments.pop('checkpoint'), **arguments)}",
+        f"inspection = {call('inspect_checkpoint', arguments.pop('checkpoint'), **arguments)}",
         "print(inspection)",
         "inspection.check()",
     )
@@ -195,17 +231,17 @@ def _convert(arguments):
     if form == "keras":
         if "dtype" in saving:
             raise ValueError("--dtype belongs to the formats huggingface and google.")
-        save = _replacing(output, "model.save(partial)")
+        save = replace_file(output, "model.save(partial)")
     else:
-        save = _call("save_checkpoint", _Name("model"), output, format=form, **saving)
-    return _program(
+        save = call("save_checkpoint", Name("model"), output, format=form, **saving)
+    return program(
         "from keras_posenc.analysis import open_model",
         form != "keras" and "from keras_posenc.checkpoints import save_checkpoint",
         form == "keras" and REPLACING,
         "",
-        f"model = {_call('open_model', checkpoint, **arguments)}",
+        f"model = {call('open_model', checkpoint, **arguments)}",
         save,
-        f"print({_literal(output)})",
+        f"print({literal(output)})",
     )
 
 
@@ -213,12 +249,12 @@ def _bench(arguments):
     tasks = arguments.pop("tasks")
     arguments.setdefault("output", "bench")
     output, pictures = arguments["output"], not arguments.pop("no_pictures", False)
-    return _program(
+    return program(
         f"from keras_posenc.bench import bench, {'save_pictures, ' * pictures}to_table",
         "",
-        f"results = {_call('bench', tasks, **arguments)}",
+        f"results = {call('bench', tasks, **arguments)}",
         "print(to_table(results))",
-        pictures and f"print(*save_pictures(results, {_literal(output)}))",
+        pictures and f"print(*save_pictures(results, {literal(output)}))",
     )
 
 
@@ -226,18 +262,18 @@ def _bench_passkey(arguments):
     checkpoint = arguments.pop("checkpoint")
     arguments.setdefault("output", "bench-passkey")
     output, pictures = arguments["output"], not arguments.pop("no_pictures", False)
-    return _program(
+    return program(
         "from keras_posenc.bench import bench_passkey, passkey_table",
         pictures and "from keras_posenc.bench import save_pictures",
         "",
-        f"results = {_call('bench_passkey', checkpoint, **arguments)}",
+        f"results = {call('bench_passkey', checkpoint, **arguments)}",
         "print(passkey_table(results))",
-        pictures and f"print(*save_pictures(results, {_literal(output)}))",
+        pictures and f"print(*save_pictures(results, {literal(output)}))",
     )
 
 
 def _list(arguments):
-    return _program(
+    return program(
         "from keras_posenc.analysis import encoding_table",
         "",
         "print(encoding_table())",
@@ -245,10 +281,10 @@ def _list(arguments):
 
 
 def _describe(arguments):
-    return _program(
+    return program(
         "from keras_posenc.analysis import describe_encoding",
         "",
-        f"print({_call('describe_encoding', arguments['name'])})",
+        f"print({call('describe_encoding', arguments['name'])})",
     )
 
 
@@ -256,13 +292,13 @@ def _plot(arguments):
     what = arguments.pop("what")
     output = arguments.pop("output", f"{what}.svg")
     imports, *lines, figure = PLOTS[what](arguments)
-    return _program(
+    return program(
         imports,
         REPLACING,
         "",
         *lines,
-        _replacing(output, f"{figure}.savefig(partial)"),
-        f"print({_literal(output)})",
+        replace_file(output, f"{figure}.savefig(partial)"),
+        f"print({literal(output)})",
     )
 
 
@@ -285,11 +321,11 @@ def _curves(arguments, measure, size, picture):
     return [
         f"from keras_posenc.analysis import {measure}, pictures",
         "series = {",
-        *(f"    {_literal(name)}: {_literal(specs)}," for name, specs in series.items()),
+        *(f"    {literal(name)}: {literal(specs)}," for name, specs in series.items()),
         "}",
         "curves = {}",
         "for name, encodings in series.items():",
-        _indented(f"curves[name] = {_call(measure, _Name('encodings'), **keywords)}"),
+        indented(f"curves[name] = {call(measure, Name('encodings'), **keywords)}"),
         f"pictures.{picture}(curves)",
     ]
 
@@ -297,14 +333,14 @@ def _curves(arguments, measure, size, picture):
 def _similarity(arguments):
     checkpoint, count = arguments.pop("checkpoint"), arguments.pop("positions", 2048)
     stretches = arguments.pop("stretch", ["hierarchical"])
-    keywords = {"extension": _Name("stretch"), "max_position": count, **arguments}
+    keywords = {"extension": Name("stretch"), "max_position": count, **arguments}
     return [
         "import numpy as np\n\n"
         "from keras_posenc.analysis import open_model, pictures, position_similarity",
         f"positions = np.arange(0, {count}, {max(count // 256, 1)})",
         "maps = {}",
-        f"for stretch in {_literal(stretches)}:",
-        _indented(f"model = {_call('open_model', checkpoint, **keywords)}"),
+        f"for stretch in {literal(stretches)}:",
+        indented(f"model = {call('open_model', checkpoint, **keywords)}"),
         '    table = model.get_layer("Embedding-Position")',
         "    maps[stretch] = position_similarity(table, positions)",
         f"pictures.similarity_maps(maps, positions, size=({3 * len(stretches) + 1}, 3.4))",
@@ -328,11 +364,11 @@ def _gates(arguments):
     return [
         "import numpy as np\n\nfrom keras_posenc import Tokenizer, build_transformer_model\n"
         "from keras_posenc.analysis import attention_inputs, contextual_positions, pictures",
-        f"tokenizer = Tokenizer({_literal(checkpoint)})",
-        f"text = {_literal(text)}",
+        f"tokenizer = Tokenizer({literal(checkpoint)})",
+        f"text = {literal(text)}",
         "ids, segments = (np.array([row]) for row in tokenizer.encode(text))",
         'encodings = [{"name": "cope", "bidirectional": True}]',
-        f"model = build_transformer_model({_literal(checkpoint)}, encodings=encodings)",
+        f"model = build_transformer_model({literal(checkpoint)}, encodings=encodings)",
         'inputs = {"token_ids": ids, "segment_ids": segments}',
         f"layer, states = list(attention_inputs(model, inputs).items())[{layer}]",
         "result = contextual_positions(layer, states, causal=True)",
@@ -346,11 +382,17 @@ def _extended(arguments, table=None, **usual):
     parts = {
         name: arguments[name] for name in ("stretch", "alpha", "kept_rows") if name in arguments
     }
-    if not parts:
+    scaling = arguments.get("rope_scaling")
+    if not parts and scaling is None:
         return arguments
-    arguments = {name: value for name, value in arguments.items() if name not in parts}
+    former = [*parts, *["rope_scaling"] * (scaling is not None)]
+    arguments = {name: value for name, value in arguments.items() if name not in former}
     if "extension" in arguments:
-        raise ValueError(f"Give --extension, or --{min(parts).replace('_', '-')}; not both.")
+        raise ValueError(f"Give --extension, or --{min(former).replace('_', '-')}; not both.")
+    if scaling is not None:
+        if parts:
+            raise ValueError("Give --rope-scaling, or the options of a table; not both.")
+        return {**arguments, "extension": scaling}
     table = parts.pop("stretch", table or "hierarchical")
     belongs = {"hierarchical": ("alpha", "kept_rows"), "tile": ("kept_rows",)}.get(table, ())
     numbers = {name: value for name, value in usual.items() if name in belongs} | parts
@@ -377,7 +419,7 @@ def _valued(arguments, tasks=False):
         if parts:
             first = [] if argument == "task" or argument not in arguments else [arguments[argument]]
             names.append(owner.rpartition(".")[2])
-            arguments[argument] = _Name(_call(names[-1], *first, **parts))
+            arguments[argument] = Name(call(names[-1], *first, **parts))
     return arguments, names
 
 
@@ -390,51 +432,25 @@ def _isort(name):
     return name[0].islower(), name
 
 
+def _read(arguments):
+    """The arguments with `reading` in its short form, in place of the options for its parts."""
+    names = ("chunks", "late", "overlap")
+    parts = {name: arguments[name] for name in names if name in arguments}
+    if not parts:
+        return arguments
+    arguments = {name: value for name, value in arguments.items() if name not in parts}
+    if "reading" in arguments:
+        raise ValueError(f"Give --reading, or --{min(parts)}; not both.")
+    if "chunks" not in parts:
+        raise ValueError(f"--{min(parts)} needs --chunks, the number of tokens.")
+    name = "late" if "late" in parts else "chunks"
+    overlap = f",overlap={parts['overlap']}" if "overlap" in parts else ""
+    return {**arguments, "reading": f"{name}:{parts['chunks']}{overlap}"}
+
+
 def _progress():
     """In a file or a pipe, lines from time to time in place of a bar."""
     return {} if sys.stdout.isatty() else {"verbose": 2}
-
-
-class _Name(str):
-    """A name in a program, in contrast to a string."""
-
-
-def _call(function, *positional, **keywords):
-    """The text of a call: on one line if it is short, else an argument a line."""
-    parts = [_literal(value) for value in positional]
-    parts += [f"{name}={_literal(value)}" for name, value in keywords.items()]
-    short = f"{function}({', '.join(parts)})"
-    if len(short) <= 80:
-        return short
-    return f"{function}(\n" + "".join(f"    {part},\n" for part in parts) + ")"
-
-
-def _literal(value):
-    """How a value is written in Python: as `repr` does, strings in double quotes where possible."""
-    if isinstance(value, _Name):
-        return str(value)
-    if isinstance(value, list):
-        return f"[{', '.join(map(_literal, value))}]"
-    if isinstance(value, float) and not math.isfinite(value):
-        return f'float("{value}")'
-    if isinstance(value, tuple) and len(value) > 1:
-        return f"({', '.join(map(_literal, value))})"
-    if isinstance(value, str) and repr(value)[1:-1] == value and '"' not in value:
-        return f'"{value}"'
-    return repr(value)
-
-
-def _replacing(output, save):
-    """The text that saves to a new file, which then takes the place of what has its name."""
-    return f"with replacing({_literal(output)}) as partial:\n{_indented(save)}"
-
-
-def _indented(text):
-    return textwrap.indent(text, "    ")
-
-
-def _program(*lines):
-    return "\n".join(line for line in lines if line is not None and line is not False)
 
 
 PROGRAMS = {

@@ -1,5 +1,6 @@
 """What `embed` writes beside a file of vectors: the model, its settings and the texts."""
 
+import base64
 import hashlib
 import json
 import os
@@ -10,7 +11,9 @@ import numpy as np
 from keras_posenc import expected as e
 from keras_posenc.checkpoints.folder import newest
 from keras_posenc.companions import check_file_is_ours, companion, identify, is_identified
+from keras_posenc.extension import FORMER, former_extension
 from keras_posenc.hub_download import local_path
+from keras_posenc.retrieval.nearest import lengths_of
 from keras_posenc.text.truncation import LOGGER
 from keras_posenc.training.saved_models import is_finetuned
 from keras_posenc.untrusted import check_inside, quote, read_json
@@ -29,6 +32,7 @@ EXPECTED = e.keys(
     {
         "identity": e.keys({"bytes": e.count, "digest": e.string}),
         "unit": e.one_of((True, False)),
+        "lengths": e.maybe(e.string),
         "run": e.maybe(e.keys({"settings": e.string, "texts": e.string})),
     },
 )
@@ -49,7 +53,7 @@ class EmbeddingRecord:
     Args:
         output: str or path of the file of vectors.
         directory: str or path of the model.
-        settings: dict. Arguments of `open_embedder` for the queries, and `prompt`.
+        settings: dict. Arguments of `open_embedder`.
         texts: what `embed` was given.
         column: str or tuple. The column of the texts in a file.
 
@@ -62,7 +66,7 @@ class EmbeddingRecord:
 
     def __init__(self, output, directory, settings, texts, column):
         self.output, self.path = pathlib.Path(output), record_path(output)
-        self.first, self._unit = 0, None
+        self.first, self._unit, self._lengths = 0, None, []
         check_file_is_ours(self.path, _is_record)
         self._facts = {
             "directory": str(directory),
@@ -76,15 +80,21 @@ class EmbeddingRecord:
             shown = path.name if path.parent == self.output.resolve().parent else str(path)
             self._facts["texts"] = {"path": shown, "column": column, **identify(path)}
 
-    def saw(self, vectors, before=0):
-        """Notes whether vectors (N, D) that are written all have length 1.
+    def saw(self, found, before=0):
+        """Notes the lengths of vectors that are written, so that no search computes them again.
 
         Args:
-            vectors: array.
+            found: what `embed` returns of some texts.
             before: int. Number of texts whose vectors are in the file already.
         """
-        unit = before == 0 if self._unit is None else self._unit
-        self._unit = unit and is_unit(vectors)
+        vectors = getattr(found, "vectors", found)
+        if not isinstance(vectors, np.ndarray) or hasattr(found, "offsets"):
+            return
+        if self._unit is None and before:  # those of an interrupted call were not seen
+            self._lengths = None
+        self._unit = (before == 0 if self._unit is None else self._unit) and is_unit(vectors)
+        if self._lengths is not None:
+            self._lengths.append(lengths_of(vectors))
 
     def run(self):
         """What `write` was given as `run`, if the vectors are still those; else None."""
@@ -103,7 +113,10 @@ class EmbeddingRecord:
             run: dict or None. What a later call needs to recognise the result as its own.
         """
         facts = {"vectors": identity["bytes"], "identity": identity, "first": self.first}
-        content = self._facts | facts | {"unit": bool(self._unit), "run": run}
+        lengths = None
+        if self._lengths and not self._unit:
+            lengths = base64.b64encode(np.concatenate(self._lengths).astype("<f4")).decode()
+        content = self._facts | facts | {"unit": bool(self._unit), "lengths": lengths, "run": run}
         write_text(self.path, json.dumps(content, indent=1, default=lambda number: number.item()))
 
 
@@ -129,9 +142,36 @@ def _record_of(vectors):
         return None
     check_inside(path, path.parent)
     record = e.checked(path, read_json(path, KEYS), EXPECTED)
+    record["settings"] = _current(record["settings"])
     if "identity" not in record:
         return record if record["vectors"] == os.path.getsize(vectors) else None
     return record if is_identified(vectors, record["identity"]) else None
+
+
+def _current(settings):
+    """The settings of a record, which version 0.4 wrote with the parts of an extension."""
+    parts = {name: settings[name] for name in FORMER if name in settings}
+    if not parts:
+        return settings
+    settings = {name: value for name, value in settings.items() if name not in parts}
+    return {**settings, "extension": former_extension(parts).get_config()}
+
+
+def recorded_lengths(record, count):
+    """The lengths (N,) of vectors that a record has, or None.
+
+    Raises:
+        ValueError: if they are not those of N vectors.
+    """
+    if record is None or record.get("lengths") is None:
+        return None
+    try:
+        lengths = np.frombuffer(base64.b64decode(record["lengths"], validate=True), "<f4")
+    except ValueError:
+        lengths = ()
+    if len(lengths) != count or not (np.isfinite(lengths).all() and (lengths >= 0).all()):
+        raise ValueError(f"The record of the vectors is damaged: no lengths of {count} vectors.")
+    return lengths
 
 
 def recorded_texts(record, vectors):

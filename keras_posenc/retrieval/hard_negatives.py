@@ -8,7 +8,7 @@ from keras_posenc import checks
 from keras_posenc.metrics.scores import unit_rows
 from keras_posenc.processes.together import is_first
 from keras_posenc.retrieval.cross_encoder.reranker import Reranker, check_one_output
-from keras_posenc.retrieval.embed import open_embedder
+from keras_posenc.retrieval.embedders import open_embedder
 from keras_posenc.retrieval.nearest import nearest
 from keras_posenc.retrieval.opening import side_prompt
 from keras_posenc.text import Texts, read_texts

@@ -6,7 +6,7 @@ ROWS = 2**16  # of vectors that are compared together
 MOST_PRODUCTS = 2**25  # that are in memory at a time
 
 
-def nearest(queries, vectors, most, excluded=None, *, unit=False, rows=ROWS, where="`vectors`"):
+def nearest(queries, vectors, most, excluded=None, *, lengths=None, rows=ROWS, where="`vectors`"):
     """Finds the nearest vectors of each query.
 
     Args:
@@ -14,7 +14,7 @@ def nearest(queries, vectors, most, excluded=None, *, unit=False, rows=ROWS, whe
         vectors: (N, D) array, which may be a memory map.
         most: int. Number of vectors to find per query.
         excluded: list of lists. Numbers of the vectors to leave out, per query. Default: none.
-        unit: bool. Whether to divide the products by the lengths of the vectors.
+        lengths: (N,) array. What to divide the products by, such as the lengths of the vectors.
         rows: int. Number of vectors that are compared together.
         where: str. What the vectors are, in an error.
 
@@ -33,11 +33,9 @@ def nearest(queries, vectors, most, excluded=None, *, unit=False, rows=ROWS, whe
             with np.errstate(all="ignore"):  # what is not finite is refused
                 products = asked @ block.T
             check_scores(products, where, first)
-            if unit:
+            if lengths is not None:
                 # The products are far fewer numbers than the vectors, so these are not rescaled.
-                lengths = np.sqrt(np.einsum("ij,ij->i", block, block, dtype=asked.dtype))
-                check_scores(lengths[None], where, first)
-                products /= np.maximum(lengths, 1e-12)
+                products /= np.maximum(lengths[first : first + rows], 1e-12)
             for place, row in enumerate(products):
                 if excluded is not None:
                     hidden = np.array(excluded[start + place], int) - first
@@ -45,6 +43,34 @@ def nearest(queries, vectors, most, excluded=None, *, unit=False, rows=ROWS, whe
                 best[place] = _merged(best[place], first, row, most)
         found += best
     return found
+
+
+def check_width(queries, vectors):
+    """Refuses vectors of another width than those of queries."""
+    if queries.shape[1] != vectors.shape[1]:
+        raise ValueError(
+            f"`vectors` must have {queries.shape[1]} numbers, as those of the queries have: give "
+            "the `dimension` of `embed`, or the model that made them. Received: "
+            f"{vectors.shape[1]} numbers"
+        )
+
+
+def lengths_of(vectors, rows=ROWS):
+    """The lengths of vectors, block by block.
+
+    Args:
+        vectors: (N, D) array, which may be a memory map.
+        rows: int. Number of vectors that are in memory at a time.
+
+    Returns:
+        (N,) array of float32, or of float64 for such vectors.
+    """
+    dtype = np.result_type(vectors.dtype, "float32")  # squares of float16 overflow
+    lengths = np.empty(len(vectors), dtype)
+    for first in range(0, len(vectors), rows):
+        block = vectors[first : first + rows]
+        lengths[first : first + rows] = np.sqrt(np.einsum("ij,ij->i", block, block, dtype=dtype))
+    return lengths
 
 
 def check_scores(scores, where, first=0):

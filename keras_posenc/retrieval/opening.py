@@ -12,14 +12,14 @@ from keras_posenc.training.vocabulary_check import check_table, padding_id
 from keras_posenc.untrusted import quote
 
 
-def read_encoder(transformer, *, max_length, stretch, alpha, rope_scaling, pair=False):
+def read_encoder(transformer, *, max_length, extension, pair=False):
     """Reads a transformer's tokenizer and length, and what its positions need for that length.
 
     Args:
         transformer: `Module` of the transformer.
         max_length: int or None. Tokens after which texts are truncated; None for the length that
             the directory names, or else for as many as the model has positions.
-        stretch, alpha, rope_scaling: as in `open_embedder`.
+        extension: as in `open_embedder`.
         pair: bool. Whether the texts are pairs.
 
     Returns:
@@ -32,28 +32,27 @@ def read_encoder(transformer, *, max_length, stretch, alpha, rope_scaling, pair=
     config = read_config(transformer.folder)
     check_table(tokenizer, config.vocab_size)
     positions = config.max_position if config.position_table else None
+    extension = Extension.of(extension)
+    extended = extension is not None and extension.table is not None
     explicit = max_length is not None
     if explicit:
         checks.whole("max_length", max_length, least=tokenizer.special_tokens(pair) + 1)
     else:
         max_length = read_longest(transformer)
-    if positions is not None and (max_length is None or max_length > positions):
-        if explicit and stretch is None:
-            stretch = "hierarchical"
+    if positions is not None and not extended and (max_length is None or max_length > positions):
+        if explicit:
+            scaling = None if extension is None else extension.rope_scaling
+            extension, extended = Extension("hierarchical", rope_scaling=scaling), True
             LOGGER.warning(
                 f"{transformer.folder} has {positions:,} trained positions, and those up to "
                 f"max_length={max_length} are not trained, so the result may be poor. Train them "
-                "first with keras_posenc.stretch, or use chunks."
+                'first with keras_posenc.stretch, or give reading="chunks:256".'
             )
-        elif stretch is None:
+        else:
             max_length = positions
     tokenizer.pad_id = padding_id(tokenizer, config.pad_token_id)
-    if stretch is None and alpha is not None:
-        stretch = "hierarchical"
-    scaling = _scaling(rope_scaling)
-    extension = Extension(stretch, alpha, rope_scaling=scaling) if stretch or scaling else None
     arguments = {"extension": extension, "pad_token_id": tokenizer.pad_id}
-    if stretch is not None:
+    if extended:
         arguments["max_position"] = max_length
     arguments = {name: value for name, value in arguments.items() if value is not None}
     return tokenizer, max_length, arguments
@@ -129,15 +128,3 @@ def _tokenizer(transformer):
     ):
         return Tokenizer(transformer.folder, lowercase=True, strip_accents=False)
     return tokenizer
-
-
-def _scaling(scaling):
-    if not isinstance(scaling, str):
-        return scaling
-    kind, _, factor = scaling.partition(":")
-    try:
-        return {"rope_type": kind, "factor": float(factor)}
-    except ValueError:
-        raise ValueError(
-            f"rope_scaling is TYPE:FACTOR, such as yarn:4. Received: {scaling!r}"
-        ) from None

@@ -2,6 +2,8 @@
 
 import pathlib
 
+import numpy as np
+
 from keras_posenc.checkpoints.export import save_checkpoint
 from keras_posenc.checkpoints.folder import replacing_together
 from keras_posenc.checkpoints.safetensors import write_safetensors
@@ -42,3 +44,35 @@ def save_as_read(model, tokenizer, max_length, files, directory, finish=None):
             finish(folder)
         names = sorted(p.relative_to(folder) for p in folder.rglob("*") if p.is_file())
     return [str(directory / name) for name in names]
+
+
+def module_arrays(directory, modules, model, files):
+    """The weights of the modules behind a transformer, in place of the files that were read.
+
+    Args:
+        directory: str or path that the modules were read from.
+        modules: list of `Module`, the transformer first.
+        model: `keras.Model`, whose layers are named by the kind of the module and a number.
+        files: dict path -> bytes, from which the files of these weights are removed.
+
+    Returns:
+        dict, path of a .safetensors file -> dict of arrays.
+    """
+    found = {}
+    for kind in ("Dense", "LayerNorm"):
+        layers = [layer for layer in model.layers if layer.name.startswith(f"{kind}-")]
+        folders = [module.folder for module in modules if module.kind == kind]
+        for folder, layer in zip(folders, layers, strict=True):
+            name = folder.relative_to(directory).as_posix()
+            files.pop(f"{name}/pytorch_model.bin", None)
+            found[f"{name}/model.safetensors"] = layer_arrays(layer)
+    return found
+
+
+def layer_arrays(layer):
+    """The weights of a dense layer or a norm under the names of PyTorch."""
+    kernel, *bias = layer.get_weights()
+    if kernel.ndim == 1:
+        return {"norm.weight": kernel, "norm.bias": bias[0]}
+    arrays = {"linear.weight": np.ascontiguousarray(kernel.T)}
+    return arrays | ({"linear.bias": bias[0]} if bias else {})

@@ -1,9 +1,5 @@
 """Reads the files of vectors that `embed` writes."""
 
-import dataclasses
-import os
-import pathlib
-
 import numpy as np
 
 from keras_posenc.checkpoints.numpy_files import read_npy, read_npz
@@ -26,41 +22,20 @@ CLASSES = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class StoredVectors:
-    """Vectors, and where each comes from.
-
-    Attributes:
-        vectors: float32 array (N, D), `MultiVectors` or `SparseVectors`, which have no size where
-            a file does not record it.
-        name: str. What the ids are: a column of the texts, or "row".
-        ids: sequence of N ids, or of numbers of rows from 1.
-        places: list of two int arrays (N,), starts and ends in characters, or None.
-    """
-
-    vectors: object
-    name: str
-    ids: object
-    places: list | None = None
-
-
-def stored_vectors(vectors, first=0):
-    """Reads what `embed` has returned or written.
+def read_vectors(path):
+    """Reads what `embed` has written.
 
     Args:
-        vectors: an array, `ChunkVectors`, `MultiVectors` or `SparseVectors`; or the path of a file.
-        first: int. Number of texts before the first one of the vectors, as with `shard`.
+        path: `pathlib.Path`.
 
     Returns:
-        `StoredVectors`.
+        `(vectors, table)`: an array, `ChunkVectors`, `MultiVectors` or `SparseVectors`; and
+        (ids, name, places) of a file with a row per vector, else None.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if `vectors`, or the file, is not what `embed` makes.
+        ValueError: if it is not what `embed` makes.
     """
-    if not isinstance(vectors, (str, os.PathLike)):
-        return _numbered(vectors, "`vectors`", first)
-    path = pathlib.Path(vectors)
     if not path.exists() and path.with_name(f"{path.name}.parts").exists():
         raise FileNotFoundError(
             f"{path} is not complete: give the same call of `embed` again, which continues after "
@@ -74,7 +49,7 @@ def stored_vectors(vectors, first=0):
         )
     if path.suffix in (".jsonl", ".parquet"):
         return _table(path)
-    return _numbered(_arrays(path), path, first)
+    return _arrays(path), None
 
 
 def _arrays(path):
@@ -94,28 +69,8 @@ def _arrays(path):
         ) from None
 
 
-def _numbered(found, where, first):
-    """`StoredVectors` with the numbers of the texts."""
-    if isinstance(found, ChunkVectors):
-        _check_dense(found.vectors, where)
-        ids = np.asarray(found.texts) + first + 1
-        return StoredVectors(found.vectors, "row", ids, [found.starts, found.ends])
-    if not isinstance(found, (MultiVectors, SparseVectors)):
-        _check_dense(found, where)
-    return StoredVectors(found, "row", range(first + 1, first + len(found) + 1))
-
-
-def _check_dense(found, where):
-    shape, kind = getattr(found, "shape", ()), getattr(found, "dtype", np.dtype(object)).kind
-    if len(shape) != 2 or not len(found) or kind != "f":
-        raise ValueError(
-            f"{where} must be what `embed` returns or writes, such as floats (N, D). Received: "
-            f"shape {shape}, {type(found).__name__}"
-        )
-
-
 def _table(path):
-    """`StoredVectors` of a file with a row per vector."""
+    """What `read_vectors` returns of a file with a row per vector."""
     ids, places, columns, has_places = [], [], None, False
     numbers, values, counts = bytearray(), bytearray(), []
     for part in file_parts(path, ROWS):
@@ -156,7 +111,7 @@ def _table(path):
         vectors = _rows(path, numbers, len(ids))
         if len(set(counts)) > 1:
             raise ValueError(f"{path}: the vectors must be of one size. Embed the texts again.")
-    return StoredVectors(vectors, name, ids, list(np.array(places).T) if places else None)
+    return vectors, (ids, name, list(np.array(places).T) if places else None)
 
 
 def _place(row):

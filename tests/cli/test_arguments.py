@@ -60,7 +60,7 @@ def actions(name):
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_keyword_of_the_function_is_an_option(name):
-    without = {"verbose", "spans", "callbacks"}
+    without = {"verbose", "callbacks"}
     keywords = set(inspect.signature(FUNCTIONS[name]).parameters) - without
     only_here = {name: {"no_report"} for name in ("finetune", "stretch")}
     parts = {"stretch", "alpha", "kept_rows"}  # of `extension`
@@ -73,7 +73,10 @@ def test_every_keyword_of_the_function_is_an_option(name):
         fields = {field.name for value in values for field in dataclasses.fields(value)}
         only_here[each] |= fields - {"name"}
     only_here |= {"evaluate": {"output"}, "bench passkey": {"no_pictures"}}
-    only_here["search"] = {"file"}
+    # Of opening the model, and parts of `extension` and of `reading`.
+    opening = {"ignore", "token_budget", "stretch", "alpha", "rope_scaling"}
+    only_here["embed"] = opening | {"chunks", "overlap", "late", "multi", "sparse"}
+    only_here["search"] = opening | {"file", "max_length", "dimension", "extension"}
     only_here["predict"] = {"format", "file", "question", "output"}
     assert set(actions(name)) == keywords | only_here.get(name, set())
 

@@ -19,7 +19,7 @@ from keras_posenc import (
     read_texts,
 )
 from keras_posenc.heads import MaskedPooling
-from keras_posenc.retrieval import open_embedder
+from keras_posenc.retrieval import LateSpans, open_embedder
 from keras_posenc.retrieval.prediction import predicted
 from keras_posenc.text import truncation
 
@@ -251,7 +251,7 @@ def test_texts_beyond_the_length_of_the_model(minilm, book_excerpts, caplog):
     ids = np.array([model.tokenizer.encode(texts[0], max_length=600)[0]])
     expected = embedder(minilm, hierarchical_position=True).predict([ids, 0 * ids], verbose=0)
     assert_same(stretched[:1], expected)
-    chunked = embed(minilm, texts, chunks=256, verbose=0)
+    chunked = embed(minilm, texts, reading="chunks:256", verbose=0)
     pieces = [w for w, _ in model.tokenizer.windows(texts[0], 256)]
     encoder = embedder(minilm)
     rows = [encoder.predict([np.array([w]), 0 * np.array([w])], verbose=0)[0] for w in pieces]
@@ -259,7 +259,6 @@ def test_texts_beyond_the_length_of_the_model(minilm, book_excerpts, caplog):
     assert_same(chunked[0], mean / np.linalg.norm(mean))
 
 
-@pytest.mark.once
 @pytest.mark.once
 def test_shards_are_the_rows_of_all_texts(pretrained):
     texts = [f"w{n} w{n + 1}" for n in range(7)]
@@ -269,7 +268,7 @@ def test_shards_are_the_rows_of_all_texts(pretrained):
     assert [len(shard) for shard in shards] == [2, 2, 3]
     np.testing.assert_allclose(np.concatenate(shards), whole, atol=1e-5)
     spans = [[(0, 2)], [(0, 2), (3, 5)], [(3, 5)]]
-    some = embed(pretrained, texts[:3], spans=spans, shard="2/3", **options)
+    some = embed(pretrained, texts[:3], reading=LateSpans(spans), shard="2/3", **options)
     assert some.of(texts[1:2]) == ["w1", "w2"]
     for shard in ("4/3", "0/3", "1", "1/x", 2):
         with pytest.raises(ValueError, match="`shard` must be"):
@@ -282,10 +281,10 @@ def test_rotary_embedders_are_scaled(gemma_like):
     """Its own length ends at 32 tokens, its positions nowhere."""
     text = " ".join(f"w{n % 20}" for n in range(60))
     plain = embed(gemma_like, [text], max_length=100, verbose=0)
-    scaled = embed(gemma_like, [text], max_length=100, rope_scaling="linear:4", verbose=0)
+    scaled = embed(gemma_like, [text], max_length=100, extension="linear:4", verbose=0)
     assert np.abs(plain - scaled).max() > 1e-3
-    with pytest.raises(ValueError, match="TYPE:FACTOR, such as yarn:4. Received: 'yarn'"):
-        embed(gemma_like, [text], rope_scaling="yarn")
+    with pytest.raises(ValueError, match="`factor`|factor"):
+        embed(gemma_like, [text], extension="yarn")
 
 
 # ---------------------------------------------------------------- what cannot be read
@@ -399,14 +398,14 @@ def test_arguments_that_are_refused(pretrained, gemma_like, tmp_path):
         match="output is a .npy file, which NumPy reads, or a .jsonl or .parquet file with",
     ):
         embed(pretrained, ["w1"], "x")
-    with pytest.raises(ValueError, match="chunks reads all of a text and max_length cuts it off"):
-        embed(pretrained, ["w1"], chunks=8, max_length=9)
+    with pytest.raises(ValueError, match="chunks reads all of a document and max_length cuts"):
+        embed(pretrained, ["w1"], reading="chunks:8", max_length=9)
     with pytest.raises(ValueError, match=r"one row \(B, D\) for each text: give an embedder"):
         TextModel(encoder, open_embedder(pretrained).tokenizer)
     with pytest.raises(FileNotFoundError, match="is not what TextModel.save wrote: it lacks model"):
         load_text_model(tmp_path)
     model = open_embedder(gemma_like)
-    model.save(tmp_path)
+    TextModel(model.model, model.tokenizer).save(tmp_path)
     path = tmp_path / "text_model.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"max_length": "long"}))
     with pytest.raises(ValueError, match="text_model.json is damaged"):

@@ -113,8 +113,8 @@ def test_so_do_a_tagger_and_the_head_of_the_family(pretrained, tmp_path):
 
 
 def test_what_would_change_its_positions_is_refused(finetuned):
-    with pytest.raises(ValueError, match="fine-tuned at its length: leave stretch and alpha out"):
-        embed(finetuned, [LONG], stretch="tile", alpha=0.3, verbose=0)
+    with pytest.raises(ValueError, match="fine-tuned at its length: leave extension out"):
+        embed(finetuned, [LONG], extension="tile", verbose=0)
     with pytest.raises(ValueError, match="fine-tuned at its length: leave label_names out"):
         Reranker(finetuned, label_names=["score"])
 

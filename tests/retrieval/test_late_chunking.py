@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_posenc import TextModel, embed, embedder
-from keras_posenc.retrieval import chunk_spans, embed_spans, open_embedder
+from keras_posenc.retrieval import LateSpans, chunk_spans, embed_spans, open_embedder
 
 DOCUMENT = (
     "Ada is a chemist. " + "The sea was calm, and the wind blew. " * 9 + "She lives by the harbour."
@@ -74,7 +74,7 @@ def test_tokens_of_spaces_are_in_a_span(family, tmp_path):
     whole = embed_spans(model, texts, [[(0, len(text))] for text in texts], verbose=0)
     np.testing.assert_allclose(whole.vectors, model.predict(texts, verbose=0), atol=1e-5)
     for size in (1, 2, 3):
-        found = embed(tmp_path, texts, chunks=size, late=True, max_length=64, verbose=0)
+        found = embed(tmp_path, texts, reading=f"late:{size}", max_length=64, verbose=0)
         assert all(chunk.strip() for chunk in found.of(texts))
         assert set(found.texts) == {0, 1, 2, 3}
     with pytest.raises(ValueError, match="The text has no token to make a chunk of"):
@@ -210,7 +210,7 @@ def test_a_prompt_as_long_as_the_model_is_refused(minilm):
 def test_embed_cuts_texts_into_chunks(minilm, model, tmp_path):
     texts = [DOCUMENT, "One. Two."]
     found = embed(
-        minilm, texts, tmp_path / "new" / "chunks.npz", chunks=24, late=True, overlap=8, verbose=0
+        minilm, texts, tmp_path / "new" / "chunks.npz", reading="late:24,overlap=8", verbose=0
     )
     spans = [chunk_spans(text, model.tokenizer, 24, 8) for text in texts]
     expected = embed_spans(model, texts, spans, verbose=0)
@@ -218,7 +218,7 @@ def test_embed_cuts_texts_into_chunks(minilm, model, tmp_path):
     written = np.load(tmp_path / "new" / "chunks.npz")
     for name in ("vectors", "texts", "starts", "ends"):
         np.testing.assert_array_equal(written[name], getattr(found, name))
-    again = embed(minilm, texts, spans=spans, verbose=0)
+    again = embed(minilm, texts, reading=LateSpans(spans), verbose=0)
     np.testing.assert_allclose(again.vectors, expected.vectors, atol=1e-6)
 
 
@@ -226,16 +226,14 @@ def test_embed_cuts_texts_into_chunks(minilm, model, tmp_path):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"late": True}, "late=True needs the chunks of each text.*chunks=None, spans=None"),
-        ({"late": True, "chunks": 4, "spans": [[(0, 1)]]}, "late=True needs the chunks"),
-        ({"chunks": 4, "spans": [[(0, 1)]]}, "`spans` are the chunks of each text: leave `chunks`"),
-        ({"chunks": 4, "overlap": 2}, "`overlap` is for neighbouring chunks of late chunking"),
-        ({"overlap": 2}, "`overlap` is for neighbouring chunks"),
-        ({"spans": [[(0, 1)]], "overlap": 2}, "`overlap` is for neighbouring chunks"),
-        ({"late": True, "chunks": 4, "output": "x.npy"}, "output is a .npz file"),
+        ({"reading": "late"}, "`reading` must be like 'whole', 'chunks:256' or 'late:256,over"),
+        ({"reading": "late:four"}, "`reading` must be like .* Received: 'late:four'"),
+        ({"reading": "windows:4"}, "`reading` must be one of .*'late'.. Received: 'windows'"),
+        ({"reading": "chunks:4,overlap=4"}, "`overlap` must be an integer from 0 to 3. Received"),
+        ({"reading": "late:4", "output": "x.npy"}, "output is a .npz file"),
         ({"output": "x.npz"}, "output is a .npy file"),
         (
-            {"late": True, "chunks": 4, "overlap": 3},
+            {"reading": "late:4,overlap=3"},
             "`overlap` must be an integer from 0 to 2. Received",
         ),
     ],

@@ -14,7 +14,7 @@ import pytest
 
 from keras_posenc import embed, embedder
 from keras_posenc.losses import MarginMSE, MaxSimRanking
-from keras_posenc.retrieval import LateInteraction, MultiVectors, maxsim
+from keras_posenc.retrieval import LateInteraction, MultiVectors, Vectors, maxsim, open_embedder
 from keras_posenc.text import FloatLabels
 
 QUERIES = ["who lives where?", "one"]
@@ -99,7 +99,7 @@ def test_equal_to_sentence_transformers(expansion, tiny_model, tmp_path):
 
 @pytest.mark.once
 def test_a_stretched_encoder_reads_long_documents(colberts, tmp_path):
-    long = LateInteraction(colberts / "pylate", document_length=100)
+    long = LateInteraction(colberts / "pylate", max_length=100)
     found = long.encode_documents(DOCUMENTS, 0)
     assert len(found[1]) == 93 > 48  # tokens, with the marker; the table has 48 rows
     long.save(tmp_path / "long")
@@ -191,19 +191,22 @@ def batches_order(model, batches, groups):
 @pytest.mark.once
 def test_embed_by_token(colberts, tmp_path):
     folder, target = colberts / "pylate", tmp_path / "vectors.npz"
-    found = embed(folder, DOCUMENTS, target, multi=True, verbose=0)
+    found = embed(folder, DOCUMENTS, target, verbose=0)
     compare(found, list(LateInteraction(folder).encode_documents(DOCUMENTS, 0)))
     written = MultiVectors(**np.load(target))
     np.testing.assert_array_equal(written.vectors, found.vectors)
     np.testing.assert_array_equal(written.offsets, found.offsets)
-    queries = embed(folder, QUERIES, multi=True, queries=True, verbose=0)
+    queries = embed(folder, QUERIES, queries=True, verbose=0)
     compare(queries, list(LateInteraction(folder).encode_queries(QUERIES, 0)))
-    with pytest.raises(ValueError, match="multi=True reads whole texts, with the markers"):
-        embed(folder, QUERIES, multi=True, chunks=3, late=True)
-    with pytest.raises(ValueError, match="`multi` and `sparse` are for models of two kinds"):
-        embed(folder, QUERIES, multi=True, sparse=True)
-    with pytest.raises(ValueError, match="multi=True reads every tensor of its directory: leave"):
-        embed(folder, QUERIES, multi=True, ignore=["a.*"])
+    rows = embed(folder, DOCUMENTS, tmp_path / "parts.jsonl", part_size=2, verbose=0)
+    assert rows == len(DOCUMENTS)
+    compare(Vectors.load(tmp_path / "parts.jsonl").values, list(found))
+    with pytest.raises(ValueError, match="is a model of late interaction, which takes no reading"):
+        embed(folder, QUERIES, reading="late:3")
+    with pytest.raises(ValueError, match="takes no ignore: leave it out. Received: ignore="):
+        open_embedder(folder, ignore=["a.*"])
+    with pytest.raises(ValueError, match="max_length belong to opening .* which is open: give"):
+        embed(open_embedder(folder), QUERIES, max_length=8)
 
 
 @pytest.mark.once

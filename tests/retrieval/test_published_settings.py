@@ -259,18 +259,14 @@ def test_a_prompt_of_documents_has_several_names(saved, tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    "kind, options, name",
-    [
-        ("dense", {}, "manhattan"),
-        ("sparse", {"sparse": True}, "cosine"),
-        ("multi", {"multi": True}, "mean_maxsim"),
-    ],
+    "kind, name",
+    [("dense", "manhattan"), ("sparse", "cosine"), ("multi", "mean_maxsim")],
 )
-def test_a_similarity_that_search_does_not_compute_is_refused(saved, tmp_path, kind, options, name):
+def test_a_similarity_that_search_does_not_compute_is_refused(saved, tmp_path, kind, name):
     shutil.copytree(saved / kind, tmp_path / "model")
     path = tmp_path / "model" / MODEL
     path.write_text(json.dumps(json.loads(path.read_text()) | {"similarity_fn_name": name}))
-    found = embed(tmp_path / "model", TEXTS, verbose=0, **options)
+    found = embed(tmp_path / "model", TEXTS, verbose=0)
     with pytest.raises(ValueError, match=f"similarity_fn_name='{name}' is not supported; those"):
         search(tmp_path / "model", found, "one", verbose=0)
     if kind == "multi":

@@ -115,7 +115,7 @@ def test_several_outputs_as_sentence_transformers(tiny_model):
 
 @pytest.mark.once
 def test_a_long_document_has_the_score_of_its_best_window(plain):
-    reranker, short = Reranker(plain, chunks=20, overlap=3), Reranker(plain)
+    reranker, short = Reranker(plain, reading="chunks:20,overlap=3"), Reranker(plain)
     tokenizer = reranker.tokenizer
     windows = tokenizer.windows(DOCUMENTS[1], 20, stride=3, question=QUERY)
     assert len(windows) > 5
@@ -186,9 +186,12 @@ def test_rerank_reads_a_file_and_writes_one(plain, tmp_path):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"chunks": 20, "max_length": 20}, "chunks reads all of a document and max_length cuts"),
-        ({"overlap": 3}, "`overlap` is for neighbouring windows of a document: give `chunks`"),
-        ({"chunks": 20, "overlap": -1}, "`overlap` must be an integer of at least 0. Received: -1"),
+        (
+            {"reading": "chunks:20", "max_length": 20},
+            "chunks reads all of a document and max_length cuts",
+        ),
+        ({"reading": "late:20"}, "A cross-encoder reads a query with each chunk, and has no"),
+        ({"reading": "chunks:20,overlap=-1"}, "`overlap` must be an integer from 0 to 19. Rec"),
         ({"max_length": 3}, "`max_length` must be an integer of at least 4. Received: 3"),
     ],
 )
@@ -199,8 +202,10 @@ def test_refused_arguments(plain, arguments, message):
 
 @pytest.mark.once
 def test_refused_texts(plain):
-    reranker = Reranker(plain, chunks=12, overlap=4)
-    with pytest.raises(ValueError, match="`chunks` must be at least 13: the special tokens, a"):
+    reranker = Reranker(plain, reading="chunks:12,overlap=4")
+    with pytest.raises(
+        ValueError, match="Chunks must have at least 13 tokens: the special tokens, a"
+    ):
         reranker.rank("who lives where one two", ["three"])
     with pytest.raises(TypeError, match="`pairs` must be a list of .query, document. pairs of str"):
         reranker.predict(["one text"])

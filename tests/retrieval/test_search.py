@@ -17,7 +17,7 @@ from keras_posenc.retrieval import (
     search,
     search_table,
 )
-from keras_posenc.retrieval.nearest import nearest
+from keras_posenc.retrieval.nearest import lengths_of, nearest
 from keras_posenc.training import finetune
 
 DOCUMENTS = [
@@ -39,7 +39,7 @@ def write_documents(path, texts=DOCUMENTS, ids=IDS):
 def test_chunks_of_a_file_are_found_and_shown(minilm, tmp_path):
     """By one call, without naming the file of the texts again."""
     source = write_documents(tmp_path / "documents.jsonl")
-    found = embed(minilm, source, tmp_path / "chunks.npz", chunks=12, late=True, verbose=0)
+    found = embed(minilm, source, tmp_path / "chunks.npz", reading="late:12", verbose=0)
     vectors = open_embedder(minilm).predict(QUERIES, verbose=0)
     result = search(minilm, tmp_path / "chunks.npz", QUERIES, top_k=3, verbose=0)
     chunks = found.of(DOCUMENTS)
@@ -61,7 +61,7 @@ def test_chunks_of_a_file_are_found_and_shown(minilm, tmp_path):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("late", [{}, {"chunks": 4, "late": True}], ids=["whole", "late"])
+@pytest.mark.parametrize("late", [{}, {"reading": "late:4"}], ids=["whole", "late"])
 @pytest.mark.parametrize("suffix", ["numpy", *TABLES, "parts"])
 def test_all_formats_give_the_same(pretrained, tmp_path, suffix, late):
     if suffix == ".parquet":
@@ -98,7 +98,7 @@ def test_parts_of_an_array_and_of_a_shard(pretrained, tmp_path):
         (best, other) = search(pretrained, tmp_path / output, WORDS[3], verbose=0)
         assert (best["id"], best["text"], other["id"]) == (4, WORDS[3], 3)
         assert best["score"] == pytest.approx(1, abs=1e-5)
-    embed(pretrained, WORDS, tmp_path / "late.npz", chunks=4, late=True, shard="2/2", verbose=0)
+    embed(pretrained, WORDS, tmp_path / "late.npz", reading="late:4", shard="2/2", verbose=0)
     assert search(pretrained, tmp_path / "late.npz", WORDS[3], verbose=0)[0]["id"] == 4
 
 
@@ -118,29 +118,30 @@ def test_late_interaction_and_sparse_vectors(request, tmp_path, kind, suffix):
         model = SparseEmbedder(directory)
         query, documents = model.encode_queries(["one"], 0), model.encode_documents(texts, 0)
         expected = query.products(documents)
-    embed(directory, texts, tmp_path / f"found{suffix}", **{kind: True}, verbose=0)
+    embed(model, texts, tmp_path / f"found{suffix}", verbose=0)
     found = search(directory, tmp_path / f"found{suffix}", "one", texts=texts, top_k=2, verbose=0)
     order = np.argsort(-expected[0], kind="stable")[:2]
     assert [row["id"] for row in found] == (order + 1).tolist()
     assert [row["text"] for row in found] == [texts[number] for number in order]
     np.testing.assert_allclose([row["score"] for row in found], expected[0, order], rtol=1e-5)
-    with pytest.raises(ValueError, match="`chunks`, `late`, `spans` and `prompt` out"):
+    with pytest.raises(ValueError, match="which takes no prompt: leave it out. Received: prompt="):
         search(directory, tmp_path / f"found{suffix}", "one", prompt="query: ")
 
 
 def test_queries_are_read_as_the_texts_were(pretrained, tmp_path, caplog):
     """With the positions and the size of the vectors, which the file beside them records."""
     text = " ".join(f"w{n % 35}" for n in range(40))
-    options = {"max_length": 44, "stretch": "tile", "dimension": 8}
+    options = {"max_length": 44, "extension": "tile", "dimension": 8}
     embed(pretrained, [text, "w1"], tmp_path / "found.npy", **options, verbose=0)
     caplog.clear()
     best, _ = search(pretrained, tmp_path / "found.npy", text, texts=[text, "w1"], verbose=0)
     assert best["id"] == 1 and best["score"] == pytest.approx(1, abs=1e-5)
     assert "cut off" not in caplog.text
     (tmp_path / "found.npy.json").unlink()
-    with pytest.raises(ValueError, match="`vectors` must have 16 numbers, as those of .* have"):
+    with pytest.raises(ValueError, match="`vectors` must have 16 numbers, as those of the q"):
         search(pretrained, tmp_path / "found.npy", text, verbose=0)
-    same = search(pretrained, tmp_path / "found.npy", text, **options, verbose=0)
+    model = open_embedder(pretrained, **options)
+    same = search(model, tmp_path / "found.npy", text, verbose=0)
     assert same[0]["score"] == pytest.approx(1, abs=1e-5) and "text" not in same[0]
 
 
@@ -224,7 +225,7 @@ def test_vectors_of_another_model_are_refused(pretrained, tmp_path):
 @pytest.mark.once
 def test_texts_that_are_not_those_of_the_vectors(pretrained, tmp_path, caplog):
     source = write_documents(tmp_path / "texts.jsonl", WORDS, "abcd")
-    late = {"chunks": 4, "late": True, "verbose": 0}
+    late = {"reading": "late:4", "verbose": 0}
     embed(pretrained, source, tmp_path / "found.jsonl", **late)
     embed(pretrained, source, tmp_path / "found.npz", **late)
 
@@ -292,7 +293,7 @@ def test_the_nearest_over_all_blocks(rows):
     excluded = [[], [3], [3, 8, 29], [0], []]
     products = queries @ (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).T
     for most in (3, 40):
-        found = nearest(queries, vectors, most, excluded, unit=True, rows=rows)
+        found = nearest(queries, vectors, most, excluded, lengths=lengths_of(vectors), rows=rows)
         for (numbers, scores), row, hidden in zip(found, products, excluded, strict=True):
             order = [n for n in np.argsort(-row, kind="stable") if n not in hidden][:most]
             assert numbers.tolist() == order

@@ -9,7 +9,7 @@ import pytest
 
 from keras_posenc import embed
 from keras_posenc.heads import SparsePooling
-from keras_posenc.retrieval import SparseEmbedder, SparseVectors, open_embedder
+from keras_posenc.retrieval import DenseEmbedder, SparseEmbedder, SparseVectors, open_embedder
 
 TEXTS = ["Two text, three. (four)!", "five six seven " * 30, "nine"]
 
@@ -90,7 +90,7 @@ def test_a_stretched_model_is_saved_in_the_published_format(plain, published, tm
 
 @pytest.mark.once
 def test_embed_sparse(plain, tmp_path):
-    found = embed(plain, TEXTS, tmp_path / "sparse.npz", sparse=True, verbose=0)
+    found = embed(SparseEmbedder(plain), TEXTS, tmp_path / "sparse.npz", verbose=0)
     written = np.load(tmp_path / "sparse.npz")
     again = SparseVectors(**{name: written[name] for name in written})
     np.testing.assert_array_equal(again.dense(), found.dense())
@@ -139,8 +139,11 @@ def test_refusals(plain, published, tmp_path):
         model.encode_queries([("a", "b")])
     with pytest.raises(ValueError, match="Text 1 is empty"):
         model.encode_queries(["one", " "])
+    assert isinstance(open_embedder(published), SparseEmbedder)
+    with pytest.raises(ValueError, match="is a sparse encoder, which takes no reading and no dim"):
+        embed(published, ["one"], reading="late:4", dimension=3)
     with pytest.raises(ValueError, match="a sparse encoder, not an embedder: open it with Sparse"):
-        open_embedder(published)
+        DenseEmbedder(published)
     folder = tmp_path / "changed"
     shutil.copytree(published, folder)
     settings = folder / "1_SpladePooling" / "config.json"

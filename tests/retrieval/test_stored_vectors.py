@@ -106,7 +106,7 @@ def test_a_model_whose_numbers_are_not_finite(pretrained, tmp_path):
     shutil.copytree(pretrained, tmp_path / "model")
     save_checkpoint(model.model, tmp_path / "model")
     what = "The model's outputs are not finite numbers: a weight is NaN or infinite, or a number is"
-    for options in ({}, {"chunks": 4}, {"chunks": 4, "late": True}):
+    for options in ({}, {"reading": "chunks:4"}, {"reading": "late:4"}):
         for output in (None, tmp_path / "x.jsonl"):
             with pytest.raises(ValueError, match=what):
                 embed(tmp_path / "model", ["w1 w2 w3 w4 w5"], output, verbose=0, **options)

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from keras_posenc.retrieval import embed, search, vector_files
+from keras_posenc.retrieval import LateSpans, Vectors, embed, search, vector_files
 from keras_posenc.retrieval.dense.late_chunking import ChunkVectors
 from keras_posenc.retrieval.late_interaction.vectors import MultiVectors
 from keras_posenc.retrieval.sparse.vectors import SparseVectors
@@ -29,7 +29,7 @@ def test_rows_have_the_ids_of_a_file(pretrained, tmp_path):
     rows = rows_of(tmp_path / "found.jsonl")
     assert [row["id"] for row in rows] == ["x0", "x1", "x2"]
     np.testing.assert_array_equal(np.array([row["vector"] for row in rows], "float32"), found)
-    late = dict(chunks=4, late=True, shard="2/2", verbose=0)
+    late = dict(reading="late:4", shard="2/2", verbose=0)
     found = embed(pretrained, source, tmp_path / "found.jsonl", **late)
     rows = rows_of(tmp_path / "found.jsonl")
     assert [row["id"] for row in rows] == [["x1", "x2"][text] for text in found.texts]
@@ -87,7 +87,7 @@ def write_table(path, ids):
     path.write_text("\n".join(lines) + "\n")
 
 
-@pytest.mark.parametrize("late", [{}, {"late": True, "chunks": 4, "overlap": 1}])
+@pytest.mark.parametrize("late", [{}, {"reading": "late:4,overlap=1"}])
 def test_rows_are_written_part_by_part_and_go_on(pretrained, tmp_path, monkeypatch, late):
     source = tmp_path / "texts.jsonl"
     rows = [{"id": f"x{n}", "text": text} for n, text in enumerate(TEXTS)]
@@ -117,11 +117,21 @@ def test_rows_are_written_part_by_part_and_go_on(pretrained, tmp_path, monkeypat
 
 def test_parts_need_a_file_that_grows(pretrained, tmp_path):
     with pytest.raises(ValueError, match="`part_size` needs a .jsonl file as `output`"):
-        embed(pretrained, TEXTS, tmp_path / "a.npz", part_size=2, late=True, chunks=4)
+        embed(pretrained, TEXTS, tmp_path / "a.npz", part_size=2, reading="late:4")
     with pytest.raises(ValueError, match="`part_size` needs a .npy or .jsonl file as `output`"):
         embed(pretrained, TEXTS, part_size=2)
-    with pytest.raises(ValueError, match="part by part, and not their `spans`"):
-        embed(pretrained, TEXTS, tmp_path / "a.jsonl", part_size=2, spans=[[(0, 1)]] * 3)
+
+
+@pytest.mark.once
+def test_spans_go_with_their_parts(pretrained, tmp_path):
+    spans = [[(0, 2)], [(0, 2), (3, 5)], [(3, 5)]]
+    texts = ["w1 w2", "w3 w4", "w5 w6"]
+    whole = embed(pretrained, texts, reading=LateSpans(spans), verbose=0)
+    options = {"reading": LateSpans(spans), "part_size": 2, "verbose": 0}
+    embed(pretrained, texts, tmp_path / "parts.jsonl", **options)
+    found = Vectors.load(tmp_path / "parts.jsonl")
+    np.testing.assert_allclose(found.values, whole.vectors, atol=1e-6)
+    assert found.ids == [1, 2, 2, 3] and found.places[0].tolist() == [0, 0, 3, 3]
 
 
 @pytest.mark.parametrize(

@@ -146,11 +146,11 @@ def test_embed_reads_a_finetuned_model_as_it_was_trained(pretrained, tmp_path):
     np.testing.assert_allclose(embed(output, texts, verbose=0), expected, atol=1e-6)
     embed(output, texts, tmp_path / "new" / "folder" / "x.npy", verbose=0)
     np.testing.assert_allclose(np.load(tmp_path / "new" / "folder" / "x.npy"), expected, atol=1e-6)
-    for how in ({"chunks": 8}, {"prompt": "w3 "}):
+    for how in ({"reading": "chunks:8"}, {"prompt": "w3 "}):
         with pytest.raises(ValueError, match="Text 1 is empty; leave it out"):
             embed(output, ["w1", " "], verbose=0, **how)
-    with pytest.raises(ValueError, match="fine-tuned at its length: leave stretch and alpha out"):
-        embed(output, texts, stretch="tile", alpha=0.3)
+    with pytest.raises(ValueError, match="fine-tuned at its length: leave extension out"):
+        embed(output, texts, extension="tile")
 
 
 @pytest.mark.once

@@ -286,7 +286,7 @@ def test_a_passage_has_the_vector_of_late_chunking(small, corpus, prompt):
         text = f"{text} {sentence}".lstrip()
         if number in case.passages:
             spans.append((len(text) - len(sentence), len(text)))
-    model = open_embedder(small, max_length=512, alpha=0.2, prompt=prompt)
+    model = open_embedder(small, max_length=512, extension="hierarchical:0.2", prompt=prompt)
     found = embed_spans(model, [text], [spans[:-1]], verbose=0).vectors
     expected = vectors[: len(found)] / np.linalg.norm(vectors[: len(found)], axis=-1, keepdims=True)
     found = found / np.linalg.norm(found, axis=-1, keepdims=True)

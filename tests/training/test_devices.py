@@ -46,7 +46,7 @@ def test_training_on_devices_is_refused_by_name(pretrained, finetuned, tmp_path)
         with pytest.raises(ValueError, match=r"\w+\(devices=2\) is not supported: with PyTorch, "):
             call()
     with pytest.raises(ValueError, match=r"embed\(devices=2\) on PyTorch is for one vector per te"):
-        embed(pretrained, TEXTS, chunks=5, late=True, devices=2)
+        embed(pretrained, TEXTS, reading="late:5", devices=2)
     assert not (tmp_path / "out").exists()
 
 

@@ -99,7 +99,7 @@ def test_vectors_are_cut_to_their_first_numbers(trained, tmp_path):
     cut = open_embedder(output, dimension=4)
     cut.save(tmp_path / "cut")
     np.testing.assert_allclose(
-        embed(output, texts, dimension=4, chunks=12, verbose=0), expected, atol=1e-6
+        embed(output, texts, dimension=4, reading="chunks:12", verbose=0), expected, atol=1e-6
     )
     late = embed_spans(cut, texts, [[(0, len(text))] for text in texts], verbose=0).vectors
     np.testing.assert_allclose(late, expected, atol=1e-6)
@@ -109,8 +109,6 @@ def test_vectors_are_cut_to_their_first_numbers(trained, tmp_path):
     )
     with pytest.raises(ValueError, match="`dimension` must be an integer from 1 to 16. Rec.* 17"):
         embed(output, texts, dimension=17)
-    with pytest.raises(ValueError, match="cuts one vector per text or chunk: leave multi out"):
-        embed(output, texts, dimension=4, multi=True)
 
 
 @pytest.mark.once

@@ -11,7 +11,7 @@ import pytest
 from forks import Fork
 
 from keras_posenc import backend
-from keras_posenc.retrieval import embed
+from keras_posenc.retrieval import embed, open_embedder
 from keras_posenc.retrieval.embedding_record import EmbeddingRecord, read_record
 from keras_posenc.text.text_stream import TextStream
 from keras_posenc.training import predict
@@ -66,10 +66,10 @@ def test_vectors_in_parts_are_those_of_one_call(pretrained, lines, tmp_path, mon
 
 @pytest.mark.once
 def test_shards_and_chunks_in_parts(pretrained, lines, tmp_path):
-    settings = dict(chunks=6, token_budget=64, verbose=0)
-    expected = embed(pretrained, TEXTS, **settings)
+    model = open_embedder(pretrained, reading="chunks:6", token_budget=64)
+    expected = embed(model, TEXTS, verbose=0)
     parts = [
-        embed(pretrained, lines, tmp_path / f"{n}.npy", shard=f"{n}/2", part_size=2, **settings)
+        embed(model, lines, tmp_path / f"{n}.npy", shard=f"{n}/2", part_size=2, verbose=0)
         for n in (1, 2)
     ]
     assert [len(part) for part in parts] == [5, 6]
@@ -150,8 +150,7 @@ def test_a_changed_model_is_another_run(tmp_path):
     [
         ({"part_size": 0}, "`part_size` must be a positive integer. Received: 0"),
         ({"output": None}, "needs a .npy or .jsonl file as `output`.* Received: None"),
-        ({"late": True, "chunks": 4, "output": "v.npz"}, "needs a .jsonl file as `output`.*v.npz"),
-        ({"sparse": True, "output": "v.npz"}, "leave sparse out, or give each call a `shard`"),
+        ({"reading": "late:4", "output": "v.npz"}, "needs a .jsonl file as `output`.*v.npz"),
     ],
 )
 def test_parts_that_embed_does_not_write(pretrained, tmp_path, monkeypatch, settings, message):

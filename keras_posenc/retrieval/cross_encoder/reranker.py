@@ -1,12 +1,10 @@
 """Cross-encoders: a query and a document read together, and a score of how well they match."""
 
-import os
 import pathlib
 
 import keras
 import numpy as np
 
-from keras_posenc import checks
 from keras_posenc.checkpoints.model_settings import read_model_config
 from keras_posenc.checkpoints.sentence_transformers import (
     ACTIVATIONS,
@@ -15,12 +13,14 @@ from keras_posenc.checkpoints.sentence_transformers import (
     sentence_transformers_files,
 )
 from keras_posenc.models.factory import build_transformer_model
+from keras_posenc.retrieval.embedder import Embedder, remembered
+from keras_posenc.retrieval.former import former_arguments
 from keras_posenc.retrieval.opening import choose_prompt, open_finetuned, read_encoder
 from keras_posenc.retrieval.prediction import ranked
+from keras_posenc.retrieval.readings import is_late, reading_of
 from keras_posenc.retrieval.saving import save_as_read
-from keras_posenc.text import TextBatches, read_texts
+from keras_posenc.text import TextBatches
 from keras_posenc.text.documents import check_list, kind_of_all
-from keras_posenc.text.json_lines import check_jsonl, write_jsonl
 from keras_posenc.text.shapes import longest_length, shape_options
 from keras_posenc.training.finetuning.task import check_encoded
 from keras_posenc.training.text_model import TextModel, check_chunks
@@ -30,7 +30,7 @@ from keras_posenc.untrusted import quote
 INCREASING = ("linear", "relu", "sigmoid", "tanh")
 
 
-class Reranker:
+class Reranker(Embedder):
     """A cross-encoder: it reads a query and a document together and gives their score.
 
         score = f(head(encoder([CLS] query [SEP] document [SEP])))
@@ -47,19 +47,16 @@ class Reranker:
         max_length: int. Tokens of a pair after which its longer text is truncated, which is logged.
             Default: the length that the directory names. A length above the number of positions
             extends the table, so that a long document is read with full context.
-        chunks: int. Read each document whole, in windows of this many tokens with the query before
-            each. The score is the maximum over the windows, which finds the best passage.
-        overlap: int. Tokens of the document that neighbouring windows share, with `chunks`.
+        reading: how a long document is read: "whole", the default, up to `max_length` tokens; or in
+            chunks, such as "chunks:256,overlap=32" or `Chunks`. A chunk is a window of this many
+            tokens with the query before it. The score is the maximum over the windows, which finds
+            the best passage.
         prompt: str. What precedes every query: the name of one of the directory's prompts, or a
             text. Default: the prompt that the directory puts before all queries, if it has one.
         label_names: list of str. Names of the outputs of a new head, which is to be trained, if the
             directory has none; such as ["score"].
-        stretch: str. How to serve more positions than the table has, if the length needs them. One
-            of "hierarchical", the default, "tile" or "interpolate".
-        alpha: float. Weight of the block index in hierarchical positions. Default 0.4, as in Su
-            (2020).
-        rope_scaling: scaling of rotary positions, such as "yarn:4", or a dict such as {"rope_type":
-            "yarn", "factor": 4.0}.
+        extension: `Extension`, str or dict. How to serve more positions than the model has, such as
+            "hierarchical:0.4", the default where the length needs them, or "yarn:4".
         token_budget: int. Maximum number of tokens in a batch, padding included.
 
     Attributes:
@@ -68,7 +65,7 @@ class Reranker:
         tokenizer: `Tokenizer`.
         activation: str. Name of f among Keras' activations.
         max_length: int. Tokens of a pair, or of a window of it.
-        chunks, overlap, token_budget: as given.
+        reading, token_budget: as given.
         prompt: str.
 
     Raises:
@@ -88,31 +85,37 @@ class Reranker:
     Modeling](https://arxiv.org/abs/1905.09217).
     """
 
+    title = "a cross-encoder"
+
+    @former_arguments
+    @remembered
     def __init__(
         self,
         directory,
         *,
+        reading=None,
         max_length=None,
-        chunks=None,
-        overlap=0,
         prompt=None,
         label_names=None,
-        stretch=None,
-        alpha=None,
-        rope_scaling=None,
+        extension=None,
         token_budget=8192,
     ):
-        _check_windows(max_length, chunks, overlap)
+        reading = reading_of(reading)
+        if is_late(reading):
+            raise ValueError(
+                "A cross-encoder reads a query with each chunk, and has no vectors of chunks: give "
+                f'reading="chunks:256". Received: reading={str(reading)!r}'
+            )
+        check_chunks(reading and str(reading), max_length)
         self.directory = pathlib.Path(directory)
-        length = max_length if chunks is None else chunks
-        arguments = {"stretch": stretch, "alpha": alpha, "rope_scaling": rope_scaling}
+        length = max_length if reading is None else reading.size
         trained = open_finetuned(
-            directory, length, token_budget, **arguments, label_names=label_names
+            directory, length, token_budget, extension=extension, label_names=label_names
         )
         if trained is None:
             (transformer,) = read_modules(directory, CROSS_ENCODER)
             tokenizer, length, arguments = read_encoder(
-                transformer, max_length=length, **arguments, pair=True
+                transformer, max_length=length, extension=extension, pair=True
             )
             model = build_transformer_model(
                 transformer.folder,
@@ -129,10 +132,20 @@ class Reranker:
                 )
             model, tokenizer, length = trained.model, trained.tokenizer, trained.max_length
             self.activation = "linear"
-        self.prompt = choose_prompt(directory, prompt)
-        self.chunks, self.overlap = chunks, overlap
+        self.prompt, self.reading = choose_prompt(directory, prompt), reading
         self.model, self.tokenizer = model, tokenizer
         self.max_length, self.token_budget = length, token_budget
+
+    def encode(self, texts, side, verbose="auto"):
+        """Refuses: a cross-encoder reads a query and a document together; see `Embedder`."""
+        raise ValueError(
+            f"{self.directory} is a cross-encoder, which reads a query and a document together and "
+            "has no vectors of either: use `rank` or `predict`, or open an embedder."
+        )
+
+    def similarity(self, queries, documents):
+        """Refuses, as `encode`; see `Embedder`."""
+        return self.encode(queries, "query")
 
     def predict(self, pairs, verbose="auto"):
         """Scores pairs of texts.
@@ -183,13 +196,13 @@ class Reranker:
                 f"{quote(pairs[0])}"
             )
         pairs = [(self.prompt + query, document) for query, document in pairs]
-        if self.chunks is not None:
+        if self.reading is not None:
             self._check_room({query for query, _ in pairs})
         batches = TextBatches(
             pairs,
             tokenizer=self.tokenizer,
             max_length=self.max_length,
-            stride=None if self.chunks is None else self.overlap,
+            stride=None if self.reading is None else self.reading.overlap,
             token_budget=self.token_budget,
             shuffle=False,
             fixed_shapes=longest_length(self.model, self.max_length),
@@ -272,84 +285,14 @@ class Reranker:
     def _check_room(self, queries):
         """Refuses queries that leave the documents no room in a window."""
         longest = max(map(len, self.tokenizer.contents(sorted(queries))))
-        needed = self.tokenizer.special_tokens(pair=True) + longest + self.overlap + 1
-        if self.chunks < needed:
+        overlap = self.reading.overlap
+        needed = self.tokenizer.special_tokens(pair=True) + longest + overlap + 1
+        if self.reading.size < needed:
             raise ValueError(
-                f"`chunks` must be at least {needed}: the special tokens, a query of {longest} "
-                f"tokens, an overlap of {self.overlap} and one token of a document. Received: "
-                f"chunks={self.chunks}"
+                f"Chunks must have at least {needed} tokens: the special tokens, a query of "
+                f"{longest} tokens, an overlap of {overlap} and one token of a document. Received: "
+                f"reading={str(self.reading)!r}"
             )
-
-
-def rerank(
-    directory,
-    query,
-    documents,
-    output=None,
-    *,
-    text=None,
-    top_k=None,
-    max_length=None,
-    chunks=None,
-    overlap=0,
-    prompt=None,
-    stretch=None,
-    alpha=None,
-    rope_scaling=None,
-    token_budget=8192,
-    verbose="auto",
-):
-    """Orders documents by how well they match a query, with a cross-encoder.
-
-    Args:
-        directory: directory of a cross-encoder, as `Reranker` reads it.
-        query: str.
-        documents: list of str, or a path for `read_texts`.
-        output: path of the .jsonl file for the result; its folder is created. By default nothing is
-            written.
-        text: name of the column of texts; by default one with a usual name, such as text or content
-            (see `read_texts`).
-        top_k: int. Number of the best documents to return. Default: all.
-        max_length, chunks, overlap, prompt, stretch, alpha, rope_scaling, token_budget: as in
-            `Reranker`.
-        verbose: as in `TextModel.predict`.
-
-    Returns:
-        list of dicts with the keys `corpus_id`, the index of a document, `score`, a float, and
-            `text`, from the best to the worst.
-
-    Raises:
-        FileNotFoundError: if the directory or the file is missing.
-        NotADirectoryError: if a folder that `output` lies in is a file.
-        TypeError: if a text is no str.
-        ValueError: if a text is empty, the directory cannot be read, or on a bad argument.
-
-    Example:
-
-    >>> _ = Reranker("bert", label_names=["score"]).save("cross-encoder")
-    >>> found = rerank("cross-encoder", "w1 w4", ["w2 w5 w8", "w1 w4 w7"], verbose=0)
-    >>> sorted(found[0])
-    ['corpus_id', 'score', 'text']
-    """
-    check_jsonl(output)
-    reranker = Reranker(
-        directory,
-        max_length=max_length,
-        chunks=chunks,
-        overlap=overlap,
-        prompt=prompt,
-        stretch=stretch,
-        alpha=alpha,
-        rope_scaling=rope_scaling,
-        token_budget=token_budget,
-    )
-    if isinstance(documents, (str, os.PathLike)):
-        documents = read_texts(documents, text=text, label=False).texts
-    found = reranker.rank(query, documents, top_k, verbose)
-    found = [{**each, "text": documents[each["corpus_id"]]} for each in found]
-    if output is not None:
-        write_jsonl(output, found)
-    return found
 
 
 def check_one_output(reranker, function):
@@ -363,16 +306,6 @@ def check_one_output(reranker, function):
         "as one that finetune trained on pairs with task='regress'; to classify, use "
         "`Reranker.predict`, or keras_posenc.predict (keras-posenc predict)."
     )
-
-
-def _check_windows(max_length, chunks, overlap):
-    check_chunks(chunks, max_length)
-    checks.whole("overlap", overlap, least=0)
-    if overlap and chunks is None:
-        raise ValueError(
-            f"`overlap` is for neighbouring windows of a document: give `chunks` with it. "
-            f"Received: overlap={overlap!r}"
-        )
 
 
 def _activation(transformer, model):

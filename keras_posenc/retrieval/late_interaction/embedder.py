@@ -6,10 +6,11 @@ import pathlib
 
 import numpy as np
 
-from keras_posenc.checkpoints.model_settings import read_similarity
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads import features_of
 from keras_posenc.models.sentence_embedding import NORMALIZE, with_modules
+from keras_posenc.retrieval.embedder import Embedder, remembered
+from keras_posenc.retrieval.former import former_arguments
 from keras_posenc.retrieval.late_interaction.files import (
     PROJECTION,
     files_of,
@@ -20,8 +21,8 @@ from keras_posenc.retrieval.late_interaction.files import (
 from keras_posenc.retrieval.late_interaction.training_model import late_interaction
 from keras_posenc.retrieval.late_interaction.vectors import MultiVectors, maxsim
 from keras_posenc.retrieval.opening import read_encoder
-from keras_posenc.retrieval.prediction import predicted, ranked
-from keras_posenc.retrieval.saving import save_as_read
+from keras_posenc.retrieval.prediction import predicted
+from keras_posenc.retrieval.saving import layer_arrays, module_arrays, save_as_read
 from keras_posenc.text import ClassLabels, TextBatches
 from keras_posenc.text.documents import kind_of_all
 from keras_posenc.text.truncation import tell_truncation
@@ -31,7 +32,7 @@ from keras_posenc.untrusted import quote
 MAXSIM = dict.fromkeys(("maxsim", "MaxSim", "cosine", "dot", "dot_product"))
 
 
-class LateInteraction:
+class LateInteraction(Embedder):
     """A model of late interaction: one vector per token, scored by the best match of each.
 
         v_t = W h_t / |W h_t|
@@ -45,15 +46,11 @@ class LateInteraction:
     Args:
         directory: str or path. A directory of `MultiVectorEncoder` of sentence-transformers, of
             PyLate, or of Stanford's ColBERT.
-        document_length: int. Tokens after which documents are truncated, which is logged. Default:
-            the length that the directory names. A length above the number of positions extends the
+        max_length: int. Tokens after which documents are truncated, which is logged. Default: the
+            length that the directory names. A length above the number of positions extends the
             table.
-        stretch: how to serve more positions than the table has, if the length needs them. One of
-            "hierarchical", the default, "tile" or "interpolate".
-        alpha: float. Weight of the block index in hierarchical positions. Default 0.4, as in Su
-            (2020).
-        rope_scaling: scaling of rotary positions, such as "yarn:4", or a dict such as {"rope_type":
-            "yarn", "factor": 4.0}.
+        extension: `Extension`, str or dict. How to serve more positions than the model has, such as
+            "hierarchical:0.4", the default where the length needs them, or "yarn:4".
         token_budget: int. Maximum number of tokens in a batch, padding included.
 
     Attributes:
@@ -78,28 +75,29 @@ class LateInteraction:
     [ColBERTv2](https://arxiv.org/abs/2112.01488).
     """
 
+    title = "a model of late interaction"
+    similarities = MAXSIM
+
+    @former_arguments
+    @remembered
     def __init__(
         self,
         directory,
         *,
-        document_length=None,
-        stretch=None,
-        alpha=None,
-        rope_scaling=None,
+        max_length=None,
+        extension=None,
         token_budget=8192,
     ):
         self.directory, self.token_budget = pathlib.Path(directory), token_budget
         modules, query, document = read_late_interaction(directory)
         transformer, *modules = modules
-        if document_length is not None:
-            document = dataclasses.replace(document, length=document_length)
+        if max_length is not None:
+            document = dataclasses.replace(document, length=max_length)
         lengths = [side.length for side in (query, document) if side.length is not None]
         self.tokenizer, longest, arguments = read_encoder(
             transformer,
             max_length=max(lengths, default=None),
-            stretch=stretch,
-            alpha=alpha,
-            rope_scaling=rope_scaling,
+            extension=extension,
         )
         self.query, self.document = (self._completed(side, longest) for side in (query, document))
         self._expansion = self._expansion_id()
@@ -126,76 +124,13 @@ class LateInteraction:
             modules.append(NORMALIZE)
         self.model = with_modules(encoder, features, modules, "late_interaction")
 
-    def encode_queries(self, queries, verbose="auto"):
-        """Computes the vectors of queries.
+    def encode(self, texts, side, verbose="auto"):
+        """Computes the vectors of texts of a side, as `MultiVectors`; see `Embedder`."""
+        return self._encode(texts, self.query if side == "query" else self.document, verbose)
 
-        Args:
-            queries: list of str.
-            verbose: as in `TextModel.predict`.
-
-        Returns:
-            `MultiVectors`.
-
-        Raises:
-            TypeError: if a text is no str.
-            ValueError: if a text is empty, or there is none.
-
-        Example:
-
-        >>> len(LateInteraction("colbert").encode_queries(["one", "two three"], verbose=0))
-        2
-        """
-        return self._encode(queries, self.query, verbose)
-
-    def encode_documents(self, documents, verbose="auto"):
-        """Computes the vectors of documents.
-
-        Args:
-            documents: list of str.
-            verbose: as in `TextModel.predict`.
-
-        Returns:
-            `MultiVectors`.
-
-        Raises:
-            TypeError: if a text is no str.
-            ValueError: if a text is empty, there is none, or all tokens of one are skipped.
-
-        Example:
-
-        >>> len(LateInteraction("colbert").encode_documents(["one", "two three"], verbose=0))
-        2
-        """
-        return self._encode(documents, self.document, verbose)
-
-    def rank(self, query, documents, top_k=None, verbose="auto"):
-        """Orders documents by how well they match a query.
-
-        Args:
-            query: str.
-            documents: list of str, or the `MultiVectors` of `encode_documents`.
-            top_k: int. Number of the best documents to return. Default: all.
-            verbose: as in `encode_documents`.
-
-        Returns:
-            list of dicts with the keys `corpus_id`, the index of a document, and `score`, a float,
-                from the best to the worst.
-
-        Raises:
-            TypeError: if a text is no str.
-            ValueError: if a text is empty, there is none, or `top_k` is less than 1.
-
-        Example:
-
-        >>> model = LateInteraction("colbert")
-        >>> found = model.rank("four", ["one two three", "four five"], verbose=0)
-        >>> sorted(found[0])
-        ['corpus_id', 'score']
-        """
-        read_similarity(self.directory, MAXSIM)
-        if not isinstance(documents, MultiVectors):
-            documents = self.encode_documents(documents, verbose)
-        return ranked(maxsim(self.encode_queries([query], 0), documents)[0], top_k)
+    def similarity(self, queries, documents):
+        """Scores every document for every query by `maxsim`; see `Embedder`."""
+        return maxsim(queries, documents)
 
     def training_model(self, num_texts=2):
         """Builds the model that `fit` trains: the weights are those of `model`.
@@ -289,23 +224,17 @@ class LateInteraction:
         Raises:
             ValueError: if `directory` is a file, or a weight has no place in the format.
         """
-        layers = [layer for layer in self.model.layers if layer.name.startswith("Dense-")]
-        arrays = [_dense_arrays(layer) for layer in layers]
         files = files_of(self.directory, self.query, self.document)
         finish = None
         if is_stanford(self.directory):
-            (projection,) = arrays
+            (dense,) = (layer for layer in self.model.layers if layer.name.startswith("Dense-"))
 
             def finish(folder):
-                to_stanford(folder, self.directory, projection)
+                to_stanford(folder, self.directory, layer_arrays(dense))
 
         else:
-            folders = [m.folder for m in read_late_interaction(self.directory)[0]]
-            dense = [f for f in folders if f.name.endswith("Dense")]
-            for folder, array in zip(dense, arrays, strict=True):
-                name = folder.relative_to(self.directory).as_posix()
-                files.pop(f"{name}/pytorch_model.bin", None)
-                files[f"{name}/model.safetensors"] = array
+            modules = read_late_interaction(self.directory)[0]
+            files |= module_arrays(self.directory, modules, self.model, files)
         length = max(self.query.length, self.document.length)
         transformer = self.model.transformer
         return save_as_read(transformer, self.tokenizer, length, files, directory, finish)
@@ -377,10 +306,3 @@ class LateInteraction:
         ):
             vectors[offsets[number] : offsets[number + 1]] = found[token_indices[number]]
         return MultiVectors(vectors, offsets)
-
-
-def _dense_arrays(layer):
-    """The weights of a dense layer under the names of PyTorch."""
-    kernel, *bias = layer.get_weights()
-    arrays = {"linear.weight": np.ascontiguousarray(kernel.T)}
-    return arrays | ({"linear.bias": bias[0]} if bias else {})

@@ -12,6 +12,8 @@ from keras_posenc.checkpoints.sentence_transformers import (
     sentence_transformers_files,
 )
 from keras_posenc.models.factory import build_transformer_model
+from keras_posenc.retrieval.embedder import Embedder, remembered
+from keras_posenc.retrieval.former import former_arguments
 from keras_posenc.retrieval.opening import choose_prompt, read_encoder
 from keras_posenc.retrieval.prediction import predicted
 from keras_posenc.retrieval.saving import save_as_read
@@ -20,8 +22,10 @@ from keras_posenc.retrieval.sparse.vectors import SparseVectors
 from keras_posenc.text.documents import kind_of_all
 from keras_posenc.untrusted import quote
 
+SIMILARITIES = {"dot": False, "dot_product": False}
 
-class SparseEmbedder:
+
+class SparseEmbedder(Embedder):
     """A SPLADE model: texts become weights of the tokens of its vocabulary.
 
     w_v = max over the tokens t of log(1 + relu(x_tv)), where x are the logits of the masked
@@ -35,12 +39,8 @@ class SparseEmbedder:
             length that the directory names. More than the model has positions extends its table.
         max_active: int. Number of the largest weights of a text to keep. Default: the number that
             the directory names as `max_active_dims`, or all.
-        stretch: how to serve more positions than the table has, if the length needs them. One of
-            "hierarchical", the default, "tile" or "interpolate".
-        alpha: float. Weight of the block index in hierarchical positions. Default 0.4, as in Su
-            (2020).
-        rope_scaling: scaling of rotary positions, such as "yarn:4", or a dict such as {"rope_type":
-            "yarn", "factor": 4.0}.
+        extension: `Extension`, str or dict. How to serve more positions than the model has, such as
+            "hierarchical:0.4", the default where the length needs them, or "yarn:4".
         token_budget: int. Maximum number of tokens in a batch, padding included. Each takes memory
             for the logits of the whole vocabulary.
 
@@ -65,15 +65,18 @@ class SparseEmbedder:
     Reference: [SPLADE v2](https://arxiv.org/abs/2109.10086).
     """
 
+    title = "a sparse encoder"
+    similarities = SIMILARITIES
+
+    @former_arguments
+    @remembered
     def __init__(
         self,
         directory,
         *,
         max_length=None,
         max_active=None,
-        stretch=None,
-        alpha=None,
-        rope_scaling=None,
+        extension=None,
         token_budget=2048,
     ):
         if max_active is not None:
@@ -83,58 +86,12 @@ class SparseEmbedder:
         self.directory, self.max_active = pathlib.Path(directory), max_active
         transformer, pooling = read_modules(directory, SPARSE)
         tokenizer, length, arguments = read_encoder(
-            transformer,
-            max_length=max_length,
-            stretch=stretch,
-            alpha=alpha,
-            rope_scaling=rope_scaling,
+            transformer, max_length=max_length, extension=extension
         )
         model = build_transformer_model(transformer.folder, with_mlm="linear", **arguments)
         self.prompts = {side: choose_prompt(directory, side=side) for side in PROMPT_NAMES}
         self.model = sparse_embedder(model, *_pooling(pooling))
         self.tokenizer, self.max_length, self.token_budget = tokenizer, length, token_budget
-
-    def encode_queries(self, queries, verbose="auto"):
-        """Computes the sparse vectors of queries.
-
-        Args:
-            queries: list of str.
-            verbose: as in `TextModel.predict`.
-
-        Returns:
-            `SparseVectors`, in the order of the texts.
-
-        Raises:
-            TypeError: if a text is no str.
-            ValueError: if a text is empty, or there is none.
-
-        Example:
-
-        >>> len(SparseEmbedder("splade").encode_queries(["w1", "w2 w3"], verbose=0))
-        2
-        """
-        return self._encode(queries, "query", verbose)
-
-    def encode_documents(self, documents, verbose="auto"):
-        """Computes the sparse vectors of documents.
-
-        Args:
-            documents: list of str.
-            verbose: as in `TextModel.predict`.
-
-        Returns:
-            `SparseVectors`, in the order of the texts.
-
-        Raises:
-            TypeError: if a text is no str.
-            ValueError: if a text is empty, or there is none.
-
-        Example:
-
-        >>> len(SparseEmbedder("splade").encode_documents(["w1", "w2 w3"], verbose=0))
-        2
-        """
-        return self._encode(documents, "document", verbose)
 
     def terms(self, vectors, top_k=10):
         """The tokens with the largest weights.
@@ -177,14 +134,15 @@ class SparseEmbedder:
         files = sentence_transformers_files(self.directory, self.max_length, SPARSE)
         return save_as_read(self.model, self.tokenizer, self.max_length, files, directory)
 
-    def _encode(self, texts, kind, verbose):
+    def encode(self, texts, side, verbose="auto"):
+        """Computes the vectors of texts of a side, as `SparseVectors`; see `Embedder`."""
         if kind_of_all(texts) != "str":
             raise TypeError(f"Texts must be a list of str. Received: {quote(texts[0])}")
         # The dense vectors of all texts may not fit in memory: they become sparse one by one.
         rows = [None] * len(texts)
         for weights, number in predicted(
             self.model,
-            [self.prompts[kind] + text for text in texts],
+            [self.prompts[side] + text for text in texts],
             verbose,
             tokenizer=self.tokenizer,
             max_length=self.max_length,
@@ -192,6 +150,10 @@ class SparseEmbedder:
         ):
             rows[number] = SparseVectors.of(weights[None], self.max_active)
         return _together(rows)
+
+    def similarity(self, queries, documents):
+        """Scores every document for every query by dot products; see `Embedder`."""
+        return queries.products(documents)
 
 
 def _together(rows):

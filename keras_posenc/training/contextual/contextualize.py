@@ -76,8 +76,8 @@ def contextualize(
 
     Late chunking gives a passage the context of its document, but a pretrained encoder brings
     little of a name to a passage with "she" 800 tokens later. This training teaches it that,
-    on your documents and in minutes. Afterwards `embed(late=True)` and `search` find passages by
-    names and topics that stand far before them.
+    on your documents and in minutes. Afterwards `embed(..., reading="late:256")` and `search` find
+    passages by names and topics that stand far before them.
 
     In each step, a text is copied four times with another name, or two texts are woven together and
     copied with two. A name stands only in its introduction; in later passages a pronoun replaces

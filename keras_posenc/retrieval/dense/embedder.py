@@ -1,0 +1,271 @@
+"""Dense embedders: one vector per text, or per chunk of it."""
+
+import functools
+import json
+import pathlib
+
+import numpy as np
+
+from keras_posenc.checkpoints.model_settings import (
+    MODEL_CONFIG,
+    read_model_config,
+    read_similarity,
+    read_size,
+)
+from keras_posenc.checkpoints.sentence_transformers import (
+    read_modules,
+    read_pooling,
+    sentence_transformers_files,
+)
+from keras_posenc.metrics.scores import unit_rows
+from keras_posenc.models.heads import features_before_head
+from keras_posenc.models.model import model_on
+from keras_posenc.models.sentence_embedding import embedder, normalizes, with_dimension
+from keras_posenc.retrieval.dense.chunks import chunk_spans
+from keras_posenc.retrieval.dense.late_chunking import ChunkVectors, embed_spans
+from keras_posenc.retrieval.embedder import Embedder, remembered
+from keras_posenc.retrieval.nearest import check_width
+from keras_posenc.retrieval.opening import (
+    choose_prompt,
+    open_finetuned,
+    read_encoder,
+    side_prompt,
+)
+from keras_posenc.retrieval.readings import Chunks, LateChunks, is_late, reading_of
+from keras_posenc.retrieval.saving import module_arrays, save_as_read
+from keras_posenc.text import TextBatches
+from keras_posenc.text.documents import kind_of_all
+from keras_posenc.text.shapes import shape_options
+from keras_posenc.training.finetuning.task import check_encoded
+from keras_posenc.training.text_model import SIDES, TextModel, check_chunks
+
+# The similarities of sentence-transformers that are computed: whether vectors are compared at
+# length 1.
+SIMILARITIES = {"cosine": True, "dot": False, "dot_product": False}
+
+
+class DenseEmbedder(Embedder, TextModel):
+    """An embedder of one vector per text, or per chunk of it, with its tokenizer.
+
+    It is a `TextModel`, whose `predict` gives the vectors of texts that are neither queries nor
+    documents.
+
+    Args:
+        directory: str or path. A directory of sentence-transformers; one of an encoder alone is
+            pooled by its mean. The `output` of `finetune` is read as it was trained, at its length
+            and with its positions: with task="embed" its vectors, else the mean of the features
+            before the head.
+        reading: how a long text is read: "whole", the default, up to `max_length` tokens;
+            "chunks:256" or `Chunks`; "late:256" or `LateChunks`; `LateSpans`. Late chunking is for
+            documents; queries are read whole.
+        max_length: int. Tokens after which texts are truncated, which is logged. Default: the
+            length that the directory names. A length above the number of positions extends the
+            table.
+        prompt: str. What precedes every text: the name of one of the directory's prompts, or a
+            text. Default: the prompt of queries or of documents (document, passage or corpus), if
+            the directory has one, else the one that it puts before all texts.
+        dimension: int. Cuts vectors to their first numbers, as of Matryoshka embeddings; they keep
+            length 1 if they have it. Default: the number that the directory names as
+            `truncate_dim`, or all.
+        extension: `Extension`, str or dict. How to serve more positions than the model has, such as
+            "hierarchical:0.4", the default where `max_length` needs them, or "yarn:4".
+        ignore: list of str. Patterns of tensors to leave out, such as cls.chain.*
+        token_budget: int. Maximum number of tokens in a batch, padding included; on a CPU at most
+            1,024.
+
+    Attributes:
+        directory: `pathlib.Path`.
+        sides: dict, "query" and "document" -> the text in front of every text of that side.
+        reading: as given.
+        model, tokenizer, max_length, token_budget, prompt: as in `TextModel`.
+
+    Raises:
+        FileNotFoundError: if the directory or a part of it is missing.
+        TypeError: if `directory` is no path, or `ignore` no list.
+        ValueError: if the directory cannot be read, or on a bad argument.
+
+    Example:
+
+    >>> dense = DenseEmbedder("all-MiniLM-L6-v2", reading="late:2")
+    >>> dense.rank("One?", ["Two. One.", "Three."], verbose=0)[0]["corpus_id"]
+    0
+
+    Reference: [Sentence-BERT](https://arxiv.org/abs/1908.10084).
+    """
+
+    similarities = SIMILARITIES
+
+    @remembered
+    def __init__(
+        self,
+        directory,
+        *,
+        reading=None,
+        max_length=None,
+        prompt=None,
+        dimension=None,
+        extension=None,
+        ignore=None,
+        token_budget=8192,
+    ):
+        reading = reading_of(reading)
+        in_chunks = isinstance(reading, Chunks)
+        check_chunks(str(reading) if in_chunks else None, max_length)
+        length = reading.size if in_chunks else max_length
+        trained = open_finetuned(
+            directory, length, token_budget, extension=extension, ignore=ignore
+        )
+        self._trained, self._leaves_prompts_out = trained, False
+        if trained is not None:
+            default = trained.prompt if prompt is None else (trained.prompts or {}).get(prompt)
+            default = prompt if default is None else default
+            model, tokenizer, length = trained.model, trained.tokenizer, trained.max_length
+            if not trained.kind.embeds:
+                features = model_on(model, features_before_head(model), "features")
+                model = embedder(features, normalize=False)
+        else:
+            transformer, pooling, *_ = read_modules(directory)
+            tokenizer, length, arguments = read_encoder(
+                transformer, max_length=length, extension=extension
+            )
+            model = embedder(directory, ignore=ignore, **arguments)
+            self._leaves_prompts_out = not read_pooling(pooling)[1]
+            default = choose_prompt(directory, prompt)
+            if dimension is None:
+                dimension = read_size(read_model_config(directory), "truncate_dim")
+                dimension = dimension and min(dimension, model.output_shape[-1])
+        self.directory, self.reading, self.dimension = pathlib.Path(directory), reading, dimension
+        self._given_prompt = prompt
+        self.sides = dict.fromkeys(SIDES, default)
+        if prompt is None:
+            found = {side: side_prompt(directory, None, side) for side in SIDES}
+            self.sides |= {side: text for side, text in found.items() if text is not None}
+        if dimension is not None:
+            model = with_dimension(model, dimension)
+        TextModel.__init__(self, model, tokenizer, length, token_budget, prompt=default)
+        self._check_prompt(default)
+        self._of_prompt = {}
+
+    def encode(self, texts, side, verbose="auto", reading=None):
+        """Computes the vectors of texts of a side.
+
+        Args:
+            texts: list of str.
+            side: str, "query" or "document".
+            verbose: as in `TextModel.predict`.
+            reading: as in `DenseEmbedder`, of a kind with the same length. Default: as opened, and
+                for queries without late chunking.
+
+        Returns:
+            float32 array (N, D), or `ChunkVectors`.
+
+        Raises:
+            TypeError: if a text is no str.
+            ValueError: if a text is empty, or there is none.
+        """
+        if reading is None:
+            reading = None if side == "query" and is_late(self.reading) else self.reading
+        self._check_prompt(self.sides[side])
+        model = self._with_prompt(self.sides[side])
+        if reading is None:
+            return model.predict(texts, verbose)
+        kind_of_all(texts)
+        if isinstance(reading, Chunks):
+            return _means_of_chunks(model, texts, reading, verbose)
+        if isinstance(reading, LateChunks):
+            sizes = {"tokens": reading.size, "overlap": reading.overlap}
+            spans = [chunk_spans(text, self.tokenizer, **sizes) for text in texts]
+        else:
+            spans = reading.spans
+        return embed_spans(model, texts, spans, verbose)
+
+    def similarity(self, queries, documents):
+        """Scores every document for every query, by cosine or dot product; see `Embedder`."""
+        chunked = isinstance(documents, ChunkVectors)
+        vectors = documents.vectors if chunked else documents
+        check_width(queries, vectors)
+        if read_similarity(self.directory, self.similarities):
+            queries, vectors = unit_rows(queries), unit_rows(vectors)
+        scores = queries @ vectors.T
+        if not chunked:
+            return scores
+        best = np.full((len(queries), documents.texts.max() + 1), np.finfo("float32").min)
+        for chunk, text in enumerate(documents.texts):
+            best[:, text] = np.maximum(best[:, text], scores[:, chunk])
+        return best
+
+    def save(self, directory):
+        """Writes the model as it was read, for sentence-transformers and `open_embedder`.
+
+        An extended table of positions is written as plain rows. A length, a prompt and a dimension
+        that were given are written, too. What `finetune` wrote is saved as it does.
+
+        Args:
+            directory: str or path; created if missing.
+
+        Returns:
+            list of the paths written.
+
+        Raises:
+            ValueError: if `directory` is a file, or a weight has no place in the format.
+        """
+        if self._trained is not None:
+            self._trained.save(directory)
+            return sorted(str(path) for path in pathlib.Path(directory).iterdir())
+        files = sentence_transformers_files(self.directory, self.max_length)
+        modules = read_modules(self.directory)
+        files |= module_arrays(self.directory, modules, self.model, files)
+        settings = read_model_config(self.directory)
+        if self._given_prompt is not None:
+            prompts = {**(settings.get("prompts") or {}), **dict.fromkeys(SIDES, self.prompt)}
+            settings |= {"prompts": prompts, "default_prompt_name": "document"}
+        if self.dimension is not None:
+            settings["truncate_dim"] = self.dimension
+        if settings:
+            files[MODEL_CONFIG] = json.dumps(settings, indent=2, ensure_ascii=False).encode()
+        return save_as_read(self.model, self.tokenizer, self.max_length, files, directory)
+
+    def _with_prompt(self, prompt):
+        """A `TextModel` with a prompt, which is kept with its compiled programs."""
+        if prompt not in self._of_prompt:
+            options = {"token_budget": self.token_budget, "prompt": prompt}
+            self._of_prompt[prompt] = TextModel(
+                self.model, self.tokenizer, self.max_length, **options
+            )
+        return self._of_prompt[prompt]
+
+    def _check_prompt(self, prompt):
+        if prompt and self._leaves_prompts_out:
+            raise ValueError(
+                f"{self.directory} leaves its prompt out of the pooling, which is not supported: "
+                f'give prompt="". Received: {prompt!r}'
+            )
+
+
+def _means_of_chunks(model, texts, reading, verbose):
+    """The means of the vectors of each text's chunks, which count by the tokens in them."""
+    windows_of = functools.partial(
+        model.tokenizer.windows, length=model.max_length, stride=reading.overlap
+    )
+    by_text = [windows_of(model.prompt + text) for text in texts]
+    pieces = [piece for windows in by_text for piece in windows]
+    batches = TextBatches(
+        pieces,
+        tokenizer=model.tokenizer,
+        max_length=model.max_length,
+        token_budget=model.token_budget,
+        shuffle=False,
+        fixed_shapes=model.max_length,
+        **shape_options(model.model),
+    )
+    rows = check_encoded(model.of_batches(batches, verbose))
+    counts = np.array([len(ids) for ids, _ in pieces])
+    ends = np.cumsum([len(windows) for windows in by_text])[:-1]
+    means = [
+        np.average(part, axis=0, weights=weights)
+        for part, weights in zip(np.split(rows, ends), np.split(counts, ends), strict=True)
+    ]
+    vectors = np.array(means, "float32")
+    if normalizes(model.model):
+        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return vectors

@@ -1,0 +1,205 @@
+"""Opens the directory of any kind of retrieval."""
+
+import dataclasses
+import inspect
+import pathlib
+
+from keras_posenc.checkpoints.model_settings import read_model_config
+from keras_posenc.checkpoints.sentence_transformers import (
+    CROSS_ENCODER,
+    EMBEDDER,
+    LATE_INTERACTION,
+    LAYOUTS,
+    SPARSE,
+    is_embedder,
+    kinds_in,
+)
+from keras_posenc.hub_download import local_path
+from keras_posenc.retrieval.cross_encoder.reranker import Reranker
+from keras_posenc.retrieval.dense.embedder import DenseEmbedder
+from keras_posenc.retrieval.embedder import Embedder
+from keras_posenc.retrieval.former import Unopened, former_arguments
+from keras_posenc.retrieval.late_interaction.embedder import LateInteraction
+from keras_posenc.retrieval.late_interaction.files import is_stanford
+from keras_posenc.retrieval.readings import is_late, reading_of
+from keras_posenc.retrieval.sparse.embedder import SparseEmbedder
+from keras_posenc.training.saved_models import is_finetuned
+from keras_posenc.untrusted import read_object
+
+CLASSES = {
+    EMBEDDER: DenseEmbedder,
+    CROSS_ENCODER: Reranker,
+    LATE_INTERACTION: LateInteraction,
+    SPARSE: SparseEmbedder,
+}
+# What a config.json has that `CrossEncoder` of sentence-transformers wrote.
+CROSS_ENCODER_KEYS = ("sbert_ce_default_activation_function", "sentence_transformers")
+
+
+@former_arguments
+def open_embedder(
+    directory,
+    *,
+    reading=None,
+    max_length=None,
+    prompt=None,
+    dimension=None,
+    extension=None,
+    ignore=None,
+    token_budget=None,
+):
+    """Opens a model of retrieval, of the kind that its directory holds.
+
+    | directory | opened as | vectors of a text |
+    |---|---|---|
+    | of sentence-transformers, of an encoder alone, of `finetune` | `DenseEmbedder` | one |
+    | of `MultiVectorEncoder`, PyLate, Stanford's ColBERT | `LateInteraction` | one per token |
+    | of `SparseEncoder` | `SparseEmbedder` | a weight per token of the vocabulary |
+    | of `CrossEncoder` | `Reranker` | none: it scores pairs |
+
+    Args:
+        directory: str or path.
+        reading: how a long text is read: "whole", the default, up to `max_length` tokens;
+            "chunks:256", all of it as the mean of its chunks; "late:256" or
+            "late:256,overlap=64", a vector per chunk with the whole text as context; or `Chunks`,
+            `LateChunks`, `LateSpans`. Only `DenseEmbedder` reads chunks late, and `Reranker` in
+            "chunks:256".
+        max_length: int. Tokens after which texts are truncated, which is logged. Default: the
+            length that `directory` names. A length above the number of positions extends the table.
+        prompt: str. What precedes every text: the name of one of the directory's prompts, or a
+            text. Default: the directory's prompt of documents (document, passage or corpus) or of
+            queries (query), else the one that it puts before all texts.
+        dimension: int. Cuts vectors to their first numbers, as of Matryoshka embeddings; they keep
+            length 1 if they have it. Default: the number that the directory names as
+            `truncate_dim`, or all.
+        extension: `Extension`, str or dict. How to serve more positions than the model has, such as
+            "hierarchical:0.4", the default where `max_length` needs them, or "yarn:4".
+        ignore: list of str. Patterns of tensors to leave out, such as cls.chain.*
+        token_budget: int. Maximum number of tokens in a batch, padding included; on a CPU at most
+            1,024 for dense vectors. Default: 8192, for sparse vectors 2048.
+
+    Returns:
+        `Embedder`, with the verbs `encode_queries`, `encode_documents`, `rank` and `save`.
+
+    Raises:
+        FileNotFoundError: if the directory or a part of it is missing.
+        TypeError: if `directory` is no path, or `ignore` no list.
+        ValueError: if the directory cannot be read, its kind does not take an argument, or on a bad
+            argument.
+
+    Example:
+
+    >>> embedder = open_embedder("all-MiniLM-L6-v2", reading="late:2")
+    >>> embedder.encode_documents(["One. Two."], verbose=0).of(["One. Two."])
+    ['One.', 'Two.']
+    >>> texts = open_embedder("all-MiniLM-L6-v2", max_length=2048)  # stretched
+    >>> texts.model.get_layer("Embedding-Position").max_position >= 2048
+    True
+    """
+    arguments = {
+        "reading": reading,
+        "max_length": max_length,
+        "prompt": prompt,
+        "dimension": dimension,
+        "extension": extension,
+        "ignore": ignore,
+        "token_budget": token_budget,
+    }
+    return Opening.of(directory, arguments).open()
+
+
+@dataclasses.dataclass(frozen=True)
+class Opening:
+    """An embedder that is opened when all else has been checked.
+
+    Attributes:
+        directory: str or path.
+        kind: class of the embedder.
+        arguments: dict. Those of its class that were given.
+        embedder: `Embedder` or None. If it was opened before.
+    """
+
+    directory: object
+    kind: type
+    arguments: dict
+    embedder: Embedder | None = None
+
+    @classmethod
+    def of(cls, source, arguments, kind=None):
+        """The opening of a directory, or of what is open.
+
+        Args:
+            source: str or path of a directory, an `Embedder`, or `Unopened`.
+            arguments: dict of arguments of `open_embedder`; those that are None were not given.
+            kind: str or None. The name of a class, if it is not to be read from the directory.
+
+        Returns:
+            `Opening`.
+
+        Raises:
+            ValueError: if `source` is open already and there are arguments, or its kind does not
+                take one.
+        """
+        given = {name: value for name, value in arguments.items() if value is not None}
+        if isinstance(source, Unopened):
+            given = {**given, **source.arguments}
+            kind, source = given.pop("kind", kind), source.directory
+        if isinstance(source, Embedder):
+            if given:
+                raise ValueError(
+                    f"{' and '.join(given)} belong to opening {source.directory}, which is open: "
+                    f"give them to open_embedder. Received: {type(source).__name__}"
+                )
+            return cls(source.directory, type(source), source.opened_with, source)
+        source = local_path(source)
+        named = {each.__name__: each for each in CLASSES.values()}
+        kind = kind_of(source) if kind is None else named[kind]
+        if reading_of(given.get("reading")) is None:
+            given.pop("reading", None)
+        taken = inspect.signature(kind.__init__).parameters
+        if refused := [name for name in given if name not in taken]:
+            raise ValueError(
+                f"{source} is {kind.title}, which takes no {' and no '.join(refused)}: leave "
+                f"{'it' if len(refused) == 1 else 'them'} out. Received: "
+                f"{', '.join(f'{name}={given[name]}' for name in refused)}"
+            )
+        return cls(source, kind, given)
+
+    @property
+    def reading(self):
+        return reading_of(self.arguments.get("reading"))
+
+    @property
+    def one_vector(self):
+        """Whether each text has one dense vector."""
+        return self.kind is DenseEmbedder and not is_late(self.reading)
+
+    def open(self):
+        """The `Embedder`."""
+        if self.embedder is not None:
+            return self.embedder
+        return self.kind(self.directory, **self.arguments)
+
+
+def kind_of(directory):
+    """The class that opens a directory, by what is in it; a dense embedder if nothing is named."""
+    directory = pathlib.Path(directory)
+    if is_finetuned(directory) or not directory.is_dir():
+        return DenseEmbedder
+    if is_stanford(directory):
+        return LateInteraction
+    layout = LAYOUTS.get(read_model_config(directory).get("model_type"))
+    if layout is None and is_embedder(directory):
+        kinds = kinds_in(directory)
+        layout = next((each for each in CLASSES if set(each.first[1:]) & kinds), None)
+        if layout is None and "Dense" in kinds and "Pooling" not in kinds:
+            layout = LATE_INTERACTION
+    if layout is None and (directory / "config.json").is_file():
+        config = read_object(directory / "config.json", directory)
+        one_score = len(config.get("id2label") or {}) == 1 and any(
+            str(name).endswith("ForSequenceClassification")
+            for name in config.get("architectures") or ()
+        )
+        if one_score or any(config.get(key) is not None for key in CROSS_ENCODER_KEYS):
+            layout = CROSS_ENCODER
+    return CLASSES.get(layout, DenseEmbedder)

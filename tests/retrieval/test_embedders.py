@@ -1,0 +1,145 @@
+"""One call opens every kind of retrieval, and all kinds have the same verbs."""
+
+import json
+
+import numpy as np
+import pytest
+
+from keras_posenc.retrieval import (
+    DenseEmbedder,
+    Embedder,
+    LateInteraction,
+    LateSpans,
+    Reranker,
+    SparseEmbedder,
+    chunk_spans,
+    embed,
+    open_embedder,
+)
+from keras_posenc.retrieval.embedders import kind_of
+from keras_posenc.retrieval.readings import reading_of
+
+pytestmark = pytest.mark.once
+TEXTS = ["w1 w2. w3 w4.", "w5", "w6 w7"]
+
+
+def modules(*kinds):
+    rows = [{"type": f"sentence_transformers.models.{kind}", "path": ""} for kind in kinds]
+    return {"modules.json": rows}
+
+
+@pytest.mark.parametrize(
+    ("files", "kind"),
+    [
+        ({}, DenseEmbedder),
+        ({"config.json": {"architectures": ["BertForMaskedLM"]}}, DenseEmbedder),
+        (modules("Transformer", "Pooling", "Dense"), DenseEmbedder),
+        (modules("Transformer", "SpladePooling"), SparseEmbedder),
+        (modules("Transformer", "Dense"), LateInteraction),
+        ({"config.json": {"architectures": ["HF_ColBERT"]}}, LateInteraction),
+        ({"config_sentence_transformers.json": {"model_type": "CrossEncoder"}}, Reranker),
+        ({"config.json": {"sbert_ce_default_activation_function": "x"}}, Reranker),
+        (
+            {
+                "config.json": {
+                    "architectures": ["BertForSequenceClassification"],
+                    "id2label": {"0": "LABEL_0"},
+                }
+            },
+            Reranker,
+        ),
+        (
+            {
+                "config.json": {
+                    "architectures": ["BertForSequenceClassification"],
+                    "id2label": {"0": "a", "1": "b"},
+                }
+            },
+            DenseEmbedder,
+        ),
+    ],
+)
+def test_the_kind_is_read_from_the_directory(tmp_path, files, kind):
+    for name, content in files.items():
+        (tmp_path / name).write_text(json.dumps(content))
+    assert kind_of(tmp_path) is kind
+
+
+def test_all_kinds_have_the_same_verbs(pretrained, splade, colberts):
+    opened = [
+        open_embedder(pretrained),
+        SparseEmbedder(splade),
+        open_embedder(colberts / "pylate"),
+        Reranker(pretrained, label_names=["score"]),
+    ]
+    for model, query in zip(opened, ("w5", "w5", "one", "w5"), strict=True):
+        assert isinstance(model, Embedder)
+        texts = TEXTS if query == "w5" else ["one two", "three"]
+        found = model.rank(query, texts, top_k=2, verbose=0)
+        assert [sorted(each) for each in found] == [["corpus_id", "score"]] * 2
+        if isinstance(model, Reranker):
+            with pytest.raises(ValueError, match="is a cross-encoder, which reads a query and a"):
+                model.encode_queries([query])
+            continue
+        documents = model.encode_documents(texts, verbose=0)
+        scores = model.similarity(model.encode_queries([query], verbose=0), documents)
+        assert scores.shape == (1, len(texts))
+        assert found[0]["score"] == pytest.approx(scores.max(), abs=1e-6)
+        assert model.rank(query, documents, top_k=2, verbose=0) == found
+
+
+def test_a_document_read_late_has_the_score_of_its_best_chunk(pretrained):
+    model = open_embedder(pretrained, reading="late:3")
+    query = model.encode_queries(["w1 w2."], verbose=0)
+    chunks = model.encode_documents(TEXTS, verbose=0)
+    assert len(chunks.vectors) > len(TEXTS)  # else the law says nothing
+    unit = chunks.vectors / np.linalg.norm(chunks.vectors, axis=1, keepdims=True)
+    products = unit @ (query / np.linalg.norm(query))[0]
+    expected = [products[chunks.texts == number].max() for number in range(len(TEXTS))]
+    found = model.rank("w1 w2.", TEXTS, verbose=0)
+    assert [each["corpus_id"] for each in found] == list(np.argsort(expected)[::-1])
+    assert found[0]["score"] == pytest.approx(max(expected), abs=1e-6)
+
+
+def test_overlapping_chunks_count_shared_tokens_twice(pretrained):
+    text = " ".join(f"w{n}" for n in range(12))
+    apart, shared = (
+        embed(pretrained, [text], reading=f"chunks:6{more}", verbose=0)
+        for more in ("", ",overlap=2")
+    )
+    tokenizer = open_embedder(pretrained).tokenizer
+    windows = tokenizer.windows(text, 6, stride=2)
+    model = DenseEmbedder(pretrained).model
+    rows = [model.predict([np.array([x]) for x in window], verbose=0)[0] for window in windows]
+    mean = np.average(rows, axis=0, weights=[len(ids) for ids, _ in windows])
+    np.testing.assert_allclose(shared[0], mean, atol=1e-5)
+    assert np.abs(shared - apart).max() > 1e-3
+
+
+def test_an_embedder_is_saved_as_it_was_read(pretrained, tmp_path):
+    model = open_embedder(pretrained, max_length=24, prompt="w3 ", dimension=8)
+    assert str(tmp_path / "saved" / "config.json") in model.save(tmp_path / "saved")
+    again = open_embedder(tmp_path / "saved", max_length=24)
+    long = [" ".join(f"w{n}" for n in range(20)), "w1"]
+    np.testing.assert_allclose(
+        again.encode_queries(long, verbose=0), model.encode_queries(long, verbose=0), atol=1e-5
+    )
+    plain = open_embedder(pretrained, max_length=24, dimension=8)
+    assert np.abs(plain.encode_queries(long, 0) - model.encode_queries(long, 0)).max() > 1e-3
+
+
+def test_readings(pretrained):
+    assert reading_of("whole") is None and reading_of(None) is None
+    assert str(reading_of("chunks:256, overlap=32")) == "chunks:256,overlap=32"
+    tokenizer = open_embedder(pretrained).tokenizer
+    spans = [chunk_spans(text, tokenizer, 3) for text in TEXTS]
+    one, other = (
+        embed(pretrained, TEXTS, reading=reading, verbose=0)
+        for reading in ("late:3", LateSpans(spans))
+    )
+    np.testing.assert_array_equal(one.vectors, other.vectors)
+    assert str(LateSpans(spans)) != str(LateSpans(spans[:2])) == str(LateSpans(spans[:2]))
+    with pytest.raises(TypeError, match="`reading` must be Chunks, LateChunks, LateSpans, or a"):
+        embed(pretrained, TEXTS, reading=256)
+    with pytest.raises(ValueError, match="`chunks` must be a positive integer. Received: 0"):
+        embed(pretrained, TEXTS, reading="late:0")

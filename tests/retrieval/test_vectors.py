@@ -1,0 +1,109 @@
+"""`Vectors` are written, read and searched, and the lengths of dense ones are computed once."""
+
+import base64
+import json
+
+import numpy as np
+import pytest
+
+from keras_posenc.retrieval import (
+    ChunkVectors,
+    MultiVectors,
+    SparseEmbedder,
+    SparseVectors,
+    Vectors,
+    describe_vectors,
+    embed,
+    open_embedder,
+    search,
+    vectors,
+)
+
+pytestmark = pytest.mark.once
+TEXTS = ["w1 w2", "w3 w4 w5", "w6"]
+
+
+def stop(*arguments):
+    raise AssertionError("the lengths are computed")
+
+
+def test_lengths_are_computed_when_vectors_are_written(pretrained, tmp_path, monkeypatch):
+    path = tmp_path / "v.npy"
+    found = embed(pretrained, TEXTS, path, verbose=0)
+    lengths = np.linalg.norm(found, axis=1)
+    assert np.abs(lengths - 1).max() > 0.1  # else there is nothing to keep
+    np.testing.assert_allclose(Vectors.load(path).lengths, lengths, rtol=1e-6)
+    expected = search(pretrained, path, "w3", verbose=0)
+    monkeypatch.setattr(vectors, "lengths_of", stop)
+    assert search(pretrained, path, "w3", verbose=0) == expected
+    embed(pretrained, TEXTS, tmp_path / "parts.npy", part_size=2, verbose=0)
+    np.testing.assert_allclose(Vectors.load(tmp_path / "parts.npy").lengths, lengths, rtol=1e-5)
+    (tmp_path / "v.npy.json").unlink()
+    with pytest.raises(AssertionError, match="the lengths are computed"):
+        search(pretrained, path, "w3", verbose=0)
+
+
+def test_lengths_in_memory_are_computed_once(pretrained, monkeypatch):
+    model, stored = open_embedder(pretrained), Vectors.of(embed(pretrained, TEXTS, verbose=0))
+    first = search(model, stored, "w3", verbose=0)
+    monkeypatch.setattr(vectors, "lengths_of", stop)
+    assert search(model, stored, "w3", verbose=0) == first
+
+
+def test_lengths_of_other_vectors_are_refused(pretrained, tmp_path):
+    path = tmp_path / "v.npy"
+    embed(pretrained, TEXTS, path, verbose=0)
+    record = json.loads((tmp_path / "v.npy.json").read_text())
+    for lengths in (np.ones(2, "<f4"), np.full(3, np.nan, "<f4"), -np.ones(3, "<f4")):
+        record["lengths"] = base64.b64encode(lengths).decode()
+        (tmp_path / "v.npy.json").write_text(json.dumps(record))
+        with pytest.raises(ValueError, match="is damaged: no lengths of 3 vectors"):
+            search(pretrained, path, "w3", verbose=0)
+
+
+def test_an_array_stays_on_disk(pretrained, tmp_path):
+    embed(pretrained, TEXTS, tmp_path / "v.npy", verbose=0)
+    values = Vectors.load(tmp_path / "v.npy").values
+    while values.base is not None and not isinstance(values, np.memmap):
+        values = values.base
+    assert isinstance(values, np.memmap) or type(values).__name__ in ("mmap", "memoryview")
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".jsonl", ".parquet"])
+def test_what_is_saved_is_loaded(tmp_path, suffix):
+    if suffix == ".parquet":
+        pytest.importorskip("pyarrow")
+    kinds = [
+        np.eye(3, dtype="float32"),
+        ChunkVectors(np.eye(3, dtype="f4"), np.array([0, 0, 1]), np.arange(3), np.arange(3) + 2),
+        MultiVectors(np.eye(3, dtype="float32"), np.array([0, 1, 3])),
+        SparseVectors.of(np.array([[0, 2.0, 0], [1, 0, 3]])),
+    ]
+    for number, found in enumerate(kinds):
+        path, before = tmp_path / f"{number}{suffix}", Vectors.of(found)
+        if suffix == (".npz" if number == 0 else ".npy"):
+            with pytest.raises(ValueError, match="output is a .np"):
+                before.save(path)
+            continue
+        before.save(path)
+        after = Vectors.load(path)
+        assert list(after.ids) == list(before.ids) and len(after) == len(before)
+        assert type(after.values) is type(before.values) or isinstance(after.values, np.ndarray)
+        for one, other in zip(before.places or [], after.places or [], strict=True):
+            np.testing.assert_array_equal(one, other)
+    named = Vectors(np.eye(2, dtype="float32"), ["a", "b"], "id")
+    if suffix in (".jsonl", ".parquet"):
+        named.save(tmp_path / f"named{suffix}")
+        again = Vectors.load(tmp_path / f"named{suffix}")
+        assert (again.name, list(again.ids)) == ("id", ["a", "b"])
+    elif suffix == ".npy":
+        with pytest.raises(ValueError, match="holds no ids, and these are not the numbers from 1"):
+            named.save(tmp_path / "named.npy")
+
+
+def test_the_model_must_be_of_the_kind_of_the_vectors(pretrained, splade):
+    found = SparseEmbedder(splade).encode_documents(TEXTS, verbose=0)
+    with pytest.raises(ValueError, match="were made by a sparse encoder, and .* is open as an emb"):
+        search(open_embedder(pretrained), found, "w1")
+    assert describe_vectors(found).startswith("3 sparse vectors with ")
+    assert search(SparseEmbedder(splade), Vectors.of(found), "w1", verbose=0)[0]["rank"] == 1
