@@ -1,5 +1,6 @@
 """Attention by its matrix, in full or in a block of it: logits, weights, output."""
 
+import keras
 from keras import ops
 
 from keras_posenc import backend
@@ -147,7 +148,9 @@ def logits_of(q, k, grid, rules, carry):
         q, k = decayed(q, k, grid, rules)
         grid = grid.replace(encoded=(by_head(q), columns_second(k)))
     scaled = rows_of_groups(q * ops.cast(rules.scale, q.dtype), k.shape[1])
-    logits = heads_of_groups(ops.cast(backend.product(scaled, k), "float32"), q.shape[1])
+    in_full = rules.hooks.exact_logits and keras.backend.standardize_dtype(q.dtype) == "float32"
+    product = backend.exact_product if in_full else backend.product
+    logits = heads_of_groups(ops.cast(product(scaled, k), "float32"), q.shape[1])
     for term in bias_terms(grid, rules):
         logits = logits + ops.cast(term, "float32")
     hooks, carry = rules.hooks, list(carry)

@@ -33,6 +33,7 @@ class Hooks:
         at_writing_alone: bool. No encoding does anything else.
         all_columns: bool. A block must also read the columns that are masked for all of its rows.
         earlier_columns: bool. It must also read those that a window masks before its rows.
+        exact_logits: bool. Float32 queries and keys must not be rounded in their products.
         min_rows, max_rows, most_rows: int or None. The bounds that all encodings respect; see
             `Execution`.
 
@@ -64,6 +65,7 @@ class Hooks:
         # What fills up the last block of rows would enter the carry of a `scan`.
         self.all_columns = bool(self.scan) or any(e.all_columns for e in executions)
         self.earlier_columns = any(e.earlier_columns for e in executions)
+        self.exact_logits = any(e.exact_logits for e in executions)
         self.min_rows = max((e.min_rows for e in executions), default=0)
         self.max_rows = min(filter(None, (e.max_rows for e in executions)), default=None)
         self.most_rows = min(filter(None, (e.most_rows for e in executions)), default=None)

@@ -46,6 +46,8 @@ class Execution:
             alone, this computes it: distances (N,) int32 -> (N, H) float32. Where the attention
             matrix is materialised anyway, attention adds these numbers and skips `heads`, because
             wider heads cost more than one more term.
+        exact_logits: bool. Accelerators do not round float32 queries and keys in their products;
+            for hooks that sum over the keys what they compute of the logits.
     """
 
     min_rows: int = 0
@@ -54,6 +56,7 @@ class Execution:
     all_columns: bool = False
     earlier_columns: bool = False
     by_distance: Callable | None = None
+    exact_logits: bool = False
 
 
 class Encoding(keras.layers.Layer):

@@ -8,6 +8,14 @@ from keras_posenc.encodings.base import Encoding, Execution
 from keras_posenc.encodings.relative import whole_distance
 from keras_posenc.hints import Initializer
 from keras_posenc.maps.columns import band
+from keras_posenc.maps.diagonals import diagonal_distances, map_of_diagonals, prefers_diagonals
+
+PRODUCT = "bqhs,sc->bhqc"
+
+
+def _with_zeros(x):
+    """x with a last column of zeros, for all other distances."""
+    return ops.pad(x, [(0, 0)] * (len(x.shape) - 1) + [(0, 1)])
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -85,15 +93,22 @@ class ContentBias(Encoding):
         """(W_h x_i)' P[:, i - j] near the query, (B, H, Tq, Tk)."""
         mixed = grid.content.query_features[self]
         profiles = ops.cast(self.profiles, mixed.dtype)
-        by_distance = backend.product(mixed, profiles, "bqhs,sc->bhqc")
-        count = by_distance.shape[-1]
-        # A last profile of zeros is that of all other distances.
-        by_distance = ops.pad(by_distance, [(0, 0), (0, 0), (0, 0), (0, 1)])
         near = band(grid, self.max_distance)
-        index = whole_distance(near.grid) - self.first
-        known = ops.logical_and(index >= 0, index < count)
-        taken = backend.take_last(by_distance, ops.where(known, index, count)[:, None])
+        if prefers_diagonals(near.grid):
+            index = self._index(diagonal_distances(near.grid))
+            of_diagonals = backend.take(_with_zeros(profiles), index, 1)
+            taken = map_of_diagonals(backend.product(mixed, of_diagonals, PRODUCT))
+        else:
+            by_distance = _with_zeros(backend.product(mixed, profiles, PRODUCT))
+            index = self._index(whole_distance(near.grid))
+            taken = backend.take_last(by_distance, index[:, None])
         return near.put(taken, ops.zeros((1, 1, 1, 1), taken.dtype))
+
+    def _index(self, distance):
+        """The profile of integer distances; the last one, of zeros, is that of unknown ones."""
+        index, count = distance - self.first, self.profiles.shape[-1]
+        known = ops.logical_and(index >= 0, index < count)
+        return ops.where(known, index, count)
 
     def get_config(self):
         return {

@@ -67,7 +67,8 @@ class ContextualPositionEmbedding(Encoding):
 
     causal_only = True
     # A block reads the keys of its rows and NEAR * npos_max before them.
-    execution = Execution(max_rows=128)
+    # A position is a sum of gates, so what a TPU rounds off each logit would add up.
+    execution = Execution(max_rows=128, exact_logits=True)
     paper = "https://arxiv.org/abs/2405.18719"
 
     def __init__(
@@ -180,7 +181,10 @@ class ContextualPositionEmbedding(Encoding):
                     "`gate='values'` multiplies queries and values: `value_dim` must be `key_dim`, "
                     f"{self.head_size}. Received: {keys.shape[-1]}"
                 )
-            logits = ops.cast(backend.product(q, keys, "bqhd,bkhd->bhqk"), "float32")
+            q, keys = ops.swapaxes(q, 1, 2), ops.transpose(keys, (0, 2, 3, 1))
+            dtype = keras.backend.standardize_dtype(q.dtype)
+            product = backend.exact_product if dtype == "float32" else backend.product
+            logits = ops.cast(product(q, keys), "float32")
             logits = logits / math.sqrt(self.head_size)
         gates, mask = ops.sigmoid(ops.cast(logits, "float32")), grid.mask()
         # Masked before the sum, or masked keys would be counted.

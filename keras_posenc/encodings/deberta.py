@@ -15,8 +15,15 @@ from keras_posenc.encodings.relative import (
 )
 from keras_posenc.hints import Initializer
 from keras_posenc.maps.columns import band
+from keras_posenc.maps.diagonals import (
+    diagonal_distances,
+    map_of_diagonals,
+    prefers_diagonals,
+    transposed_distances,
+)
 
 TERMS = ("c2p", "p2c")
+PRODUCT = "bqhd,chd->bhqc"  # of heads and the rows of a table
 
 
 def log_bucket(distance, buckets, max_distance):
@@ -43,6 +50,12 @@ def log_bucket(distance, buckets, max_distance):
     fraction = np.log(np.maximum(size, middle) / middle) / math.log((max_distance - 1) / middle)
     far = middle + np.ceil(fraction * (middle - 1)).astype("int64")
     return np.where(size <= middle, distance, np.sign(distance) * far)
+
+
+def _ends(x, table):
+    """Products of heads with the first and the last row of a table, (2, B, H, T, 1)."""
+    ends = ops.stack([table[0], table[-1]])
+    return backend.product(x, ends, "bkhd,chd->cbhk")[..., None]
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -165,25 +178,52 @@ class DeBERTaRelative(Encoding):
         """(q_i K[d(i, j)] + k_j Q[d(j, i)]) / sqrt(3 D), (B, H, Tq, Tk)."""
         scale = 1 / math.sqrt((1 + len(self.terms)) * self.head_size)
         near = band(grid, self.max_distance)
-        distance = whole_distance(near.grid)
-        # Once for both terms: onnxscript writes a faulty file if one tensor is clipped twice.
-        index = self.index(distance)
         key_table, query_table = self._tables(grid)
+        content = near.grid.content.keys
+        take = self._by_diagonals if prefers_diagonals(near.grid) else self._by_cells
+        of_queries, of_keys = take(near.grid)
         total = 0.0
         if "c2p" in self.terms:
-            met = backend.product(q, ops.cast(key_table, q.dtype) * scale, "bqhd,chd->bhqc")
-            taken = backend.take_last(met, index[:, None])
-            total += near.put(taken, met[..., -1:], met[..., :1])
+            table = ops.cast(key_table, q.dtype) * scale
+            far, taken = _ends(q, table), of_queries(q, table)
+            total += near.put(taken, far[1], far[0])
         if "p2c" in self.terms:
             table = ops.cast(query_table, q.dtype) * scale
-            met = backend.product(near.grid.content.keys, table, "bkhd,chd->bhkc")
-            by_key = index if self.released else self.index(-distance)
-            taken = backend.take_last(met, ops.transpose(by_key, (0, 2, 1))[:, None])
-            ends = ops.stack([table[0], table[-1]])
-            far = backend.product(grid.content.keys, ends, "bkhd,chd->cbhk")[..., None, :]
+            far, taken = _ends(grid.content.keys, table), of_keys(content, table)
+            far = ops.swapaxes(far, -1, -2)
             before, after = (far[1], far[0]) if self.released else (far[0], far[1])
             total += near.put(ops.transpose(taken, (0, 1, 3, 2)), before, after)
         return total
+
+    def _by_cells(self, grid):
+        """Functions of heads and a table: the term of queries (B, H, Tq, Tk), that of keys (B, H,
+        Tk, Tq), by a look-up for each cell."""
+        distance = whole_distance(grid)
+        # Once for both terms: onnxscript writes a faulty file if one tensor is clipped twice.
+        index = self.index(distance)
+
+        def of_queries(q, table):
+            return backend.take_last(backend.product(q, table, PRODUCT), index[:, None])
+
+        def of_keys(k, table):
+            by_key = ops.transpose(index if self.released else self.index(-distance), (0, 2, 1))
+            return backend.take_last(backend.product(k, table, PRODUCT), by_key[:, None])
+
+        return of_queries, of_keys
+
+    def _by_diagonals(self, grid):
+        """The same by a product with the row of each diagonal."""
+
+        def of_queries(q, table):
+            rows = backend.take(table, self.index(diagonal_distances(grid)), 0)
+            return map_of_diagonals(backend.product(q, rows, PRODUCT))
+
+        def of_keys(k, table):
+            distance = transposed_distances(grid)
+            rows = backend.take(table, self.index(distance if self.released else -distance), 0)
+            return map_of_diagonals(backend.product(k, rows, PRODUCT))
+
+        return of_queries, of_keys
 
     def get_config(self):
         return {

@@ -77,8 +77,11 @@ class IdEmbedding(keras.layers.Embedding):
         return super().call(self._with_rows(inputs))
 
     def quantize(self, mode=None, type_check=True, **kwargs):
-        # Keras does not quantize subclasses of its layers. Other modes than int8 pack the numbers,
-        # which a projection with the table does not read.
+        # int4 packs two numbers into one, which a projection with the table does not read: int8 is
+        # the next smaller, by its default quantizer.
+        if mode == "int4":
+            mode, kwargs = "int8", {}
+        # Keras does not quantize subclasses of its layers.
         super().quantize(mode, type_check=mode != "int8", **kwargs)
 
     def quantized_call(self, inputs):

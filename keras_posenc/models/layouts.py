@@ -5,8 +5,10 @@ import keras
 # Weight path -> the mesh axis that each of its axes is sharded along; others are replicated. So is
 # the token embedding: features sharded there are sharded in all layers, which then gather them.
 CUTS = {
-    r".*MultiHeadSelfAttention/(query|key|value)/kernel": (None, "model", None),
-    r".*MultiHeadSelfAttention/(query|key|value)/bias": ("model", None),
+    r".*MultiHeadSelfAttention/query/kernel": (None, "model", None),
+    r".*MultiHeadSelfAttention/query/bias": ("model", None),
+    r".*MultiHeadSelfAttention/(key|value)/kernel": (None, "model", None),
+    r".*MultiHeadSelfAttention/(key|value)/bias": ("model", None),
     r".*MultiHeadSelfAttention/attention_output/kernel": ("model", None, None),
     r".*FeedForward/intermediate(_\d+)?/kernel": (None, "model"),
     r".*FeedForward/intermediate(_\d+)?/bias": ("model",),
@@ -24,7 +26,8 @@ def layout_map(device_mesh):
 
     Args:
         device_mesh: `keras.distribution.DeviceMesh` with an axis "model". Its size must divide the
-            number of heads and the inner size.
+            number of heads and the inner size. If it does not divide the number of key-value
+            heads, replicate these: delete the two entries with "(key|value)".
 
     Returns:
         `keras.distribution.LayoutMap`; change or add entries as in a dict.

@@ -34,12 +34,12 @@ def predict(model, inputs=INPUTS):
     return np.asarray(model.predict(inputs, verbose=0), "float32")
 
 
-def quantized(model):
-    """The model in int8, without the warnings of layers that stay in float32, and of time."""
+def quantized(model, mode="int8"):
+    """The model in int8 or int4, without warnings of layers that stay in float32, and of time."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*does not have a `quantize` method.*")
         warnings.filterwarnings("ignore", "On a CPU, a model quantized to int8")
-        model.quantize("int8")
+        model.quantize(mode)
     return model
 
 
@@ -137,8 +137,26 @@ def test_tokens_are_scored_by_the_table_that_int8_left():
 
 
 @pytest.mark.once
+def test_int4_takes_less_space_than_int8(tiny_config, tmp_path):
+    """The token table, most of a small model, is int8 in both."""
+    sizes_of_matrices = {"vocab_size": 4000, "hidden_size": 128, "intermediate_size": 512}
+    sizes = {}
+    for mode in ("int8", "int4"):
+        model = build_transformer_model(tiny_config | sizes_of_matrices, hierarchical_position=True)
+        model = quantized(model, mode)
+        after = predict(model)
+        path = tmp_path / f"{mode}.keras"
+        model.save(path)
+        again = keras.saving.load_model(path)
+        np.testing.assert_array_equal(predict(again), after)
+        assert dtypes(again)["Embedding-Token/embeddings"] == "int8"
+        sizes[mode] = path.stat().st_size
+    assert sizes["int4"] < sizes["int8"]
+
+
+@pytest.mark.once
 def test_other_modes_leave_the_tied_table_alone():
     table = TokenEmbedding(40, 16)
     table.build()
     with pytest.raises(NotImplementedError, match="does not have a `quantize` method"):
-        table.quantize("int4")
+        table.quantize("float8")
