@@ -48,7 +48,7 @@ FLOORS = [
     ("training",),
     ("analysis",),
     ("retrieval",),
-    ("bench",),
+    ("adapters", "bench"),
     ("heads", "registered"),
     ("__init__",),
     ("cli",),
@@ -65,7 +65,7 @@ LAZY = {
     "safetensors": (),
     "tokenizers": ("text/",),
     "rjieba": ("text/words.py",),
-    "keras_hub": ("checkpoints/keras_hub/writing.py",),
+    "keras_hub": ("adapters/keras_hub.py", "checkpoints/keras_hub/writing.py"),
     "huggingface_hub": ("hub_download.py",),
     "matplotlib": ("analysis/plot.py",),
     "pyarrow": ("retrieval/vector_files.py", "text/parquet.py"),
@@ -161,9 +161,10 @@ def eager_or_misplaced_imports(source, where):
         name
         for name, at_import in imports(source, where)
         if (top := name.split(".")[0]) in LAZY
-        # Keras has imported its backend before a module of backend/ is.
+        # Keras has imported its backend before a module of backend/ is; an adapter is imported by
+        # those who have its package.
         and not where.startswith(
-            () if at_import and not where.startswith("backend/") else LAZY[top]
+            () if at_import and not where.startswith(("backend/", "adapters/")) else LAZY[top]
         )
     ]
 

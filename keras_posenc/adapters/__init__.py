@@ -1,0 +1,26 @@
+"""Our models as parts of other libraries: a class for each, imported when it is first used."""
+
+from typing import TYPE_CHECKING
+
+from keras_posenc.lazy import names_on_request
+
+if TYPE_CHECKING:
+    from keras_posenc.adapters.haystack import HaystackDocumentEmbedder, HaystackTextEmbedder
+    from keras_posenc.adapters.keras_hub import EncoderBackbone, as_backbone
+    from keras_posenc.adapters.langchain import LangChainEmbeddings
+    from keras_posenc.adapters.llama_index import LlamaIndexEmbedding
+    from keras_posenc.adapters.ray import RayEmbedder
+    from keras_posenc.adapters.sides import Sides
+
+__all__ = [
+    "EncoderBackbone",
+    "HaystackDocumentEmbedder",
+    "HaystackTextEmbedder",
+    "LangChainEmbeddings",
+    "LlamaIndexEmbedding",
+    "RayEmbedder",
+    "Sides",
+    "as_backbone",
+]
+
+names_on_request(__name__)

@@ -1,0 +1,90 @@
+"""Haystack: components for queries and for documents, which late chunking cuts.
+
+A stored pipeline is loaded with `allowed_modules=["keras_posenc.adapters.haystack"]`.
+"""
+
+import dataclasses
+
+try:
+    from haystack import Document, component, default_to_dict
+except ImportError:
+    raise ImportError("This adapter needs Haystack: pip install haystack-ai") from None
+
+from keras_posenc.adapters.sides import Sides
+
+
+@component
+class HaystackTextEmbedder:
+    """The vector of a query.
+
+    Args:
+        model, **opening: as in `Sides`.
+    """
+
+    def __init__(self, model, **opening):
+        self.model, self.opening, self._sides = model, opening, None
+
+    def warm_up(self):
+        """Opens the model."""
+        self._sides = self._sides or Sides(self.model, **self.opening)
+
+    def to_dict(self):
+        """The settings, as a pipeline stores them."""
+        return default_to_dict(self, model=str(self.model), **self.opening)
+
+    @component.output_types(embedding=list[float])
+    def run(self, text: str):
+        """Returns {"embedding": list of float}."""
+        self.warm_up()
+        return {"embedding": self._sides.encode_queries([text])[0].tolist()}
+
+
+@component
+class HaystackDocumentEmbedder:
+    """Vectors of documents, or of their chunks, which late chunking gives the context of the whole.
+
+    Args:
+        model: as in `Sides`.
+        chunks: int or None. Tokens per chunk. Each becomes a document, with the places of its first
+            character and behind its last in `meta`, as `split_idx_start` and `split_idx_end`.
+        **opening: as in `Sides`.
+    """
+
+    def __init__(self, model, chunks=None, **opening):
+        self.model, self.chunks, self.opening, self._sides = model, chunks, opening, None
+
+    def warm_up(self):
+        """Opens the model."""
+        self._sides = self._sides or Sides(self.model, **self.opening)
+
+    def to_dict(self):
+        """The settings, as a pipeline stores them."""
+        return default_to_dict(self, model=str(self.model), chunks=self.chunks, **self.opening)
+
+    @component.output_types(documents=list[Document])
+    def run(self, documents: list[Document]):
+        """Returns {"documents": list of `Document` with embeddings}."""
+        self.warm_up()
+        texts = [document.content or "" for document in documents]
+        if not texts:
+            return {"documents": []}
+        if self.chunks is None:
+            vectors = self._sides.encode_documents(texts).tolist()
+            pairs = zip(documents, vectors, strict=True)
+            return {"documents": [dataclasses.replace(d, embedding=v) for d, v in pairs]}
+        found = self._sides.encode_chunks(texts, self.chunks)
+        rows = zip(found.vectors.tolist(), found.texts, found.starts, found.ends, strict=True)
+        chunks = [
+            Document(
+                content=texts[text][start:end],
+                embedding=vector,
+                meta={
+                    **documents[text].meta,
+                    "source_id": documents[text].id,
+                    "split_idx_start": int(start),
+                    "split_idx_end": int(end),
+                },
+            )
+            for vector, text, start, end in rows
+        ]
+        return {"documents": chunks}
