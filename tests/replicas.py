@@ -1,8 +1,9 @@
-"""The one-call functions on one device and on four, for numbers of texts that four do not divide.
+"""The one-call functions on one device and on several, for numbers of texts that do not divide.
 
-Prints what both found, as JSON; the devices of JAX are made before all else, so this is a program.
+Prints what both found, as JSON; devices are made before all else, so this is a program.
 """
 
+import contextlib
 import json
 import pathlib
 import sys
@@ -10,8 +11,8 @@ import sys
 import keras
 import numpy as np
 
-from keras_posenc import embed, finetune, predict, pretrain, stretch
-from keras_posenc.training import Classify, Embed
+from keras_posenc import embed, finetune, predict, pretrain, rerank, stretch
+from keras_posenc.training import Classify, Embed, Optimizer, Regress, Tag
 
 CHECKPOINT, FOLDER = sys.argv[1], pathlib.Path(sys.argv[2])
 
@@ -26,15 +27,26 @@ def found(folder):
     texts = documents(37, 10)
     pairs = list(zip(texts, texts[1:] + texts[:1], strict=True))
     common = {"max_length": 12, "epochs": 1, "token_budget": 192, "verbose": 0}
+    # Each replica of TensorFlow clips for itself.
     common |= {"dropout_rate": 0.0, "attention_dropout_rate": 0.0}
+    common["optimizer"] = Optimizer(clip=None)
+    classes = ["abc"[n % 3] for n in range(37)]
+    words = [text.split()[: 1 + n % 9] for n, text in enumerate(texts)]
+    tags = [["O" if word < "w2" else "B-X" for word in text] for text in words]
     numbers = {}
     for task, train in (
-        (Classify(head_dropout=0.0), (texts, ["abc"[n % 3] for n in range(37)])),
+        (Classify(head_dropout=0.0, class_weight={"a": 5.0, "b": 0.5, "c": 1.0}), (texts, classes)),
         (Embed(), (pairs, [None] * 37)),
+        (Regress(head_dropout=0.0), (pairs, np.linspace(0, 1, 37).tolist())),
+        (Tag(head_dropout=0.0, class_weight={"O": 0.1, "B-X": 4.0}), (words, tags)),
     ):
         output = folder / task.name
         metrics = finetune(CHECKPOINT, train, output, task=task, validation=train, **common)
         numbers[task.name] = [n for n in metrics["validation"].values() if isinstance(n, float)]
+        steps = (output / "steps.csv").read_text().splitlines()[1:]
+        numbers[f"first loss of {task.name}"] = [float(steps[0].split(",")[1])]
+    best = rerank(folder / "regress", texts[0], texts[:5], verbose=0)
+    numbers["rerank"] = sorted(each["score"] for each in best)
     for count in (1, 7):
         some = predict(folder / "classify", texts[:count], verbose=0)
         numbers[f"predict {count}"] = [each.probability for each in some]
@@ -53,6 +65,21 @@ def found(folder):
     return numbers
 
 
+def several():
+    """The scope of several devices: four of JAX, two replicas of TensorFlow."""
+    if keras.backend.backend() == "jax":
+        keras.distribution.set_distribution(keras.distribution.DataParallel())
+        return contextlib.nullcontext()
+    import tensorflow as tf
+
+    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope()
+
+
+if keras.backend.backend() == "tensorflow":
+    import tensorflow as tf
+
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 one = found(FOLDER / "one")
-keras.distribution.set_distribution(keras.distribution.DataParallel())
-print(json.dumps([one, found(FOLDER / "four")]))
+with several():
+    print(json.dumps([one, found(FOLDER / "several")]))

@@ -23,18 +23,8 @@ SOURCES = {
 
 # Low to high. A room imports itself and lower rooms; two rooms on one floor do not see each other.
 FLOORS = [
-    (
-        "backend",
-        "checks",
-        "hints",
-        "hub_download",
-        "hub_names",
-        "untrusted",
-        "writing",
-        "installed",
-        "lazy",
-    ),
-    ("companions", "expected", "hub_download", "maps", "nested_layers"),
+    ("backend", "checks", "hints", "hub_names", "untrusted", "writing", "installed", "lazy"),
+    ("adapter_directories", "companions", "expected", "hub_download", "maps", "nested_layers"),
     ("positions",),
     ("encodings",),
     ("extension",),

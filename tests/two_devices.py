@@ -1,8 +1,8 @@
 """`devices=2`, then one device, then two again, in one process: prints what each found, as JSON.
 
 The vectors of three texts, the losses that `fit` shows for rows of unequal weights, after a batch
-and of the epoch, and a step of each loss that compares the rows of a batch. Devices are made before
-all else, so this is a program; `tests/training/test_devices.py` runs it.
+and of the epoch, a step of each loss that compares the rows of a batch, and one of a weighted mean.
+Devices are made before all else, so this is a program; `tests/training/test_devices.py` runs it.
 """
 
 import json
@@ -12,6 +12,7 @@ import keras
 import numpy as np
 
 from keras_posenc import embed
+from keras_posenc.backend import SafeTrainer
 from keras_posenc.losses import CoSENT, MaxSimRanking, MultipleNegativesRanking
 from keras_posenc.metrics import InBatchAccuracy, MeanLoss
 from keras_posenc.processes.devices import on_devices
@@ -63,12 +64,28 @@ def in_batch(devices=None):
     return found
 
 
+class Trained(SafeTrainer, keras.Model):
+    """What the models of this library are."""
+
+
+@on_devices
+def weighted(devices=None):
+    """Weights after a step with rows that weigh more on the first device."""
+    inputs = keras.Input((1,))
+    model = Trained(inputs, keras.layers.Dense(1, kernel_initializer="ones")(inputs))
+    model.compile(keras.optimizers.SGD(0.01), keras.losses.MeanSquaredError(reduction=MEAN))
+    rows = {"x": ROWS, "y": ROWS**2, "sample_weight": WEIGHTS, "batch_size": 8}
+    model.fit(**rows, shuffle=False, verbose=0)
+    return [keras.ops.convert_to_numpy(each).ravel().tolist() for each in model.weights]
+
+
 squares = ROWS[:, 0] ** 2
 expected = [float(np.average(squares[:n], weights=WEIGHTS[:n])) for n in (4, 8)]
-found = {"vectors": [], "losses": [], "in_batch": [], "expected": expected}
+found = {"vectors": [], "losses": [], "in_batch": [], "weighted": [], "expected": expected}
 for devices in (2, None, 2):
     vectors = embed(sys.argv[1], TEXTS, max_length=8, devices=devices, verbose=0)
     found["vectors"].append(vectors.tolist())
     found["losses"].append(shown_losses(devices=devices))
     found["in_batch"].append(in_batch(devices=devices))
+    found["weighted"].append(weighted(devices=devices))
 print(json.dumps(found))

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 
+from keras_posenc.adapter_directories import base_of
 from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.checkpoints.load import Loader
 from keras_posenc.checkpoints.reader import folder_of
@@ -152,6 +153,7 @@ def inspect_checkpoint(checkpoint, config=None, model=None, ignore=None, full=Fa
 def _config_folder(checkpoint):
     """The directory of a checkpoint, which must have a config."""
     directory = folder_of(checkpoint)
+    directory = folder_of(base_of(directory) or directory)
     if not any((directory / name).is_file() for name in CONFIG_NAMES):
         raise FileNotFoundError(
             f"There is no {' or '.join(CONFIG_NAMES)} in {directory}: give the path of "

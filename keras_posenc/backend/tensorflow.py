@@ -49,7 +49,12 @@ def by_group(function, rows, counts, weights):
 
 class SafeTrainer(shared.SafeTrainer):
     """Keras gives the whole of such a batch to each replica of a `tf.distribute` strategy, and
-    counts its rows as often. Here each replica gets its share, as it does in `fit`."""
+    counts its rows as often. Here each replica gets its share, as it does in `fit`, and its mean
+    loss counts by its part of the weights: Keras counts the means of all replicas alike."""
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        loss = super().compute_loss(x, y, y_pred, sample_weight, training=training)
+        return tensorflow_replicas.weigh_loss(loss, self.loss, y_pred, sample_weight)
 
     def train_on_batch(self, x, y=None, sample_weight=None, *args, **kwargs):
         x, y, sample_weight = self._shares(x, y, sample_weight)

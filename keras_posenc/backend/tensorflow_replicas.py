@@ -1,5 +1,6 @@
 """TensorFlow: what the replicas of a `tf.distribute` strategy compute together."""
 
+import keras
 import tensorflow as tf
 
 
@@ -25,3 +26,26 @@ def gather_rows(x):
     rows = context.all_gather(x, axis=0)
     rows.set_shape((None, *x.shape[1:]))  # it forgets them
     return rows, first
+
+
+def weigh_loss(value, loss, y_pred, sample_weight):
+    """A loss on this replica, times R W_r / (sum of W_r), where it is a mean; W_r are the weights.
+
+    Args:
+        value: scalar, or None.
+        loss: what the model was compiled with.
+        y_pred: the outputs.
+        sample_weight: weights of the rows, or of their tokens; or None.
+    """
+    context = tf.distribute.get_replica_context()
+    reduction = getattr(loss, "reduction", "sum_over_batch_size")
+    is_mean = reduction in ("mean", "mean_with_sample_weight", "sum_over_batch_size")
+    alone = context is None or context.num_replicas_in_sync == 1
+    if value is None or alone or not is_mean or isinstance(loss, (dict, list, tuple)):
+        return value
+    if reduction == "mean_with_sample_weight" and sample_weight is not None:
+        own = tf.reduce_sum(tf.cast(sample_weight, value.dtype))
+    else:
+        own = tf.cast(tf.shape(keras.tree.flatten(y_pred)[0])[0], value.dtype)
+    whole = context.all_reduce("sum", own)
+    return value * tf.math.divide_no_nan(context.num_replicas_in_sync * own, whole)

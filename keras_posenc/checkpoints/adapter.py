@@ -6,13 +6,11 @@ import re
 
 import numpy as np
 
+from keras_posenc.adapter_directories import CONFIG
 from keras_posenc.checkpoints.checkpoint import Checkpoint
-from keras_posenc.checkpoints.reader import open_checkpoint
-from keras_posenc.hub_download import local_path
 from keras_posenc.hub_names import from_hub
 from keras_posenc.untrusted import check_inside, quote, read_object, shorten
 
-CONFIG = "adapter_config.json"
 WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 PREFIX = "base_model.model."
 FACTOR = re.compile(r"(.+)\.lora_(embedding_)?([AB])(?:\.weight)?")
@@ -74,36 +72,36 @@ class AdaptedCheckpoint(Checkpoint):
         return array.astype("float32") + (added.T if transposed else added)
 
 
-def with_adapter(checkpoint, path):
-    """Opens a LoRA adapter and merges it into a checkpoint as that is read.
-
-    Args:
-        checkpoint: `Checkpoint`, or anything that `open_checkpoint` opens: the model that the
-            adapter was trained on.
-        path: str or path. Directory with adapter_config.json and adapter_model.safetensors, as
-            PEFT's `save_pretrained` writes it.
-
-    Returns:
-        `AdaptedCheckpoint`. Tensors that were trained in full replace those of the checkpoint.
+def weights_file(path):
+    """The file with the tensors of an adapter, in its directory.
 
     Raises:
-        FileNotFoundError: if the directory or one of its files is missing.
-        ValueError: if the adapter is empty or of another kind, or does not fit the checkpoint.
-
-    Example:
-
-    >>> with_adapter({"a.weight": np.eye(2)}, "nowhere")
-    Traceback (most recent call last):
-    FileNotFoundError: No adapter_config.json in nowhere: `adapter` is a directory of PEFT's.
+        FileNotFoundError: if there is none.
+        ValueError: if it is a link to another place.
     """
-    base, path = open_checkpoint(checkpoint), os.fspath(path)
-    settings = _settings(path)
     file = next((n for n in WEIGHTS if os.path.isfile(os.path.join(path, n))), None)
     if file is None:
         raise FileNotFoundError(f"No {' or '.join(WEIGHTS)} in {path}, the directory `adapter`.")
     file = os.path.join(path, file)
     check_inside(file, path)
-    tensors = open_checkpoint(file)
+    return file
+
+
+def merge_adapter(base, tensors, settings, path):
+    """Merges the tensors of an adapter into a checkpoint as that is read.
+
+    Args:
+        base: `Checkpoint` of the model that the adapter was trained on.
+        tensors: `Checkpoint` of the adapter.
+        settings: dict that `read_settings` returned.
+        path: str. The directory of the adapter.
+
+    Returns:
+        `AdaptedCheckpoint`.
+
+    Raises:
+        ValueError: if the adapter is empty, or does not fit the checkpoint.
+    """
     factors, replaced = {}, {}
     for name in tensors:
         match = FACTOR.fullmatch(name)
@@ -116,8 +114,8 @@ def with_adapter(checkpoint, path):
             replaced[_place(base, module, path, missing=True)] = tensors[name]
     if not factors and not replaced:
         raise ValueError(
-            f"{file} has no tensor, so that the adapter changes nothing: write it again with "
-            "PEFT's `save_pretrained`."
+            f"{tensors.path} has no tensor, so that the adapter changes nothing: write it again "
+            "with PEFT's `save_pretrained`."
         )
     products = {}
     for (module, embedding), pair in factors.items():
@@ -149,8 +147,8 @@ def check_tied(checkpoint, table):
         )
 
 
-def _settings(path):
-    path = local_path(path)
+def read_settings(path):
+    """The settings of an adapter, with those that decide about its weights checked."""
     file = os.path.join(path, CONFIG)
     if not os.path.isfile(file):
         raise FileNotFoundError(

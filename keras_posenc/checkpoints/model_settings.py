@@ -2,6 +2,7 @@
 
 import pathlib
 
+from keras_posenc.adapter_directories import base_of
 from keras_posenc.hub_download import local_path
 from keras_posenc.untrusted import quote, read_object
 
@@ -13,6 +14,8 @@ PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus
 def read_model_config(directory):
     """The settings of a whole model, config_sentence_transformers.json; empty if there is none."""
     directory = pathlib.Path(local_path(directory))
+    if not (directory / MODEL_CONFIG).exists():
+        directory = pathlib.Path(base_of(directory) or directory)
     return read_object(directory / MODEL_CONFIG, directory)
 
 

@@ -7,6 +7,8 @@ import re
 
 import numpy as np
 
+from keras_posenc.adapter_directories import base_of
+from keras_posenc.checkpoints.adapter import merge_adapter, read_settings, weights_file
 from keras_posenc.checkpoints.archive import read_archive
 from keras_posenc.checkpoints.checkpoint import Checkpoint, mapped
 from keras_posenc.checkpoints.keras_file import load_keras
@@ -100,6 +102,8 @@ def open_checkpoint(path):
     path = pathlib.Path(local_path(path))
     check_name(path)
     if path.is_dir():
+        if (base := base_of(path)) is not None:
+            return with_adapter(base, path)
         path = _in_directory(path)
     prefix = re.sub(r"\.(index|meta|data-\d{5}-of-\d{5})$", "", str(path))
     if os.path.exists(f"{prefix}.index"):
@@ -119,6 +123,33 @@ def open_checkpoint(path):
     if format == "keras":
         return _read_keras(path)
     return Checkpoint(read(path), format, path)
+
+
+def with_adapter(checkpoint, path):
+    """Opens a LoRA adapter and merges it into a checkpoint as that is read.
+
+    Args:
+        checkpoint: `Checkpoint`, or anything that `open_checkpoint` opens: the model that the
+            adapter was trained on.
+        path: str or path. Directory with adapter_config.json and adapter_model.safetensors, as
+            PEFT's `save_pretrained` writes it.
+
+    Returns:
+        `AdaptedCheckpoint`. Tensors that were trained in full replace those of the checkpoint.
+
+    Raises:
+        FileNotFoundError: if the directory or one of its files is missing.
+        ValueError: if the adapter is empty or of another kind, or does not fit the checkpoint.
+
+    Example:
+
+    >>> with_adapter({"a.weight": np.eye(2)}, "nowhere")
+    Traceback (most recent call last):
+    FileNotFoundError: No adapter_config.json in nowhere: `adapter` is a directory of PEFT's.
+    """
+    base, path = open_checkpoint(checkpoint), os.fspath(local_path(path))
+    settings = read_settings(path)
+    return merge_adapter(base, open_checkpoint(weights_file(path)), settings, path)
 
 
 def _in_directory(path):

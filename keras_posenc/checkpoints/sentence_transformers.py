@@ -4,6 +4,7 @@ import json
 import pathlib
 import typing
 
+from keras_posenc.adapter_directories import base_of
 from keras_posenc.checkpoints.model_settings import MODEL_CONFIG, read_model_config
 from keras_posenc.checkpoints.reader import open_checkpoint
 from keras_posenc.checkpoints.shards import is_plain
@@ -190,6 +191,10 @@ def read_modules(directory, layout=EMBEDDER):
         )
     index = directory / MODULES
     check_inside(index, directory)
+    base = base_of(directory)
+    if base is not None and not index.exists():
+        transformer, *others = read_modules(base, layout)
+        return [transformer._replace(folder=directory), *others]
     if not index.exists():
         first, *rest = layout.first
         return [

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 
+from keras_posenc.adapter_directories import base_of
 from keras_posenc.checkpoints.keras_hub.reading import is_preset, read_preset_config
 from keras_posenc.checkpoints.quantized import check_config as check_quantized
 from keras_posenc.hub_download import local_path
@@ -197,6 +198,7 @@ def _load(path):
     path = os.fspath(local_path(path))
     check_name(path)
     if os.path.isdir(path):
+        path = base_of(path) or path
         file = find_config(path)
         if file is None:
             raise FileNotFoundError(

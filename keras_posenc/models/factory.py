@@ -4,8 +4,9 @@ import inspect
 import os
 
 from keras_posenc import checks
-from keras_posenc.checkpoints.adapter import check_tied, with_adapter
+from keras_posenc.checkpoints.adapter import AdaptedCheckpoint, check_tied
 from keras_posenc.checkpoints.load import Loader
+from keras_posenc.checkpoints.reader import with_adapter
 from keras_posenc.extension import former_arguments
 from keras_posenc.models.arguments import (
     check_caches,
@@ -182,8 +183,6 @@ def build_transformer_model(
     if checkpoint_path is not None:
         if adapter is not None:
             checkpoint_path = with_adapter(checkpoint_path, adapter)
-            if options.get("with_mlm") and config.tie_word_embeddings:
-                check_tied(checkpoint_path, table)
         loader = Loader(
             checkpoint_path,
             table,
@@ -193,6 +192,9 @@ def build_transformer_model(
             ignore=ignore,
             new=new,
         )
+        adapted = isinstance(loader.checkpoint, AdaptedCheckpoint)
+        if adapted and options.get("with_mlm") and config.tie_word_embeddings:
+            check_tied(loader.checkpoint, table)
         if absolute_positions and config.position_table and not extended and max_position is None:
             extension, max_position = trained_extension(loader.checkpoint.stretching)
             extended = extension is not None

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 
+from keras_posenc.adapter_directories import base_of
 from keras_posenc.checkpoints.keras_hub.tokenizer import find_vocabulary
 from keras_posenc.hub_download import local_path
 from keras_posenc.hub_names import from_hub
@@ -81,6 +82,8 @@ def find_tokenizer(path):
             f"{pickled} is DeBERTa's tokenizer as a pickle, which is not read: put the "
             "tokenizer.json beside it that transformers makes of its vocab.json and merges.txt."
         )
+    if (base := base_of(path)) is not None:
+        return find_tokenizer(base)
     if not path.is_dir():
         raise FileNotFoundError(
             f"No tokenizer at {path}: give a vocab.txt, a tokenizer.json, another of "

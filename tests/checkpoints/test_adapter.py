@@ -10,7 +10,7 @@ from safetensors.numpy import save_file
 
 from keras_posenc import build_transformer_model
 from keras_posenc.checkpoints import open_checkpoint
-from keras_posenc.checkpoints.adapter import with_adapter
+from keras_posenc.checkpoints.reader import with_adapter
 from keras_posenc.cli import main
 
 pytestmark = pytest.mark.once

@@ -180,3 +180,5 @@ def test_two_devices_find_what_one_does(pretrained):
     for name, numbers in one.items():
         np.testing.assert_allclose(two[name], numbers, rtol=1e-4, atol=1e-6, err_msg=name)
         np.testing.assert_allclose(again[name], numbers, rtol=1e-4, atol=1e-6, err_msg=name)
+    two, one, again = found["weighted"]
+    np.testing.assert_allclose([two, again], [one] * 2, rtol=1e-5)

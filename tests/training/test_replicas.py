@@ -83,13 +83,13 @@ def test_what_fills_a_batch_is_no_negative(four):
     )
 
 
-@pytest.mark.skipif(keras.backend.backend() != "jax", reason="Keras distributes on JAX")
-def test_any_number_of_texts_on_four_devices(pretrained, tmp_path):
+@pytest.mark.skipif(keras.backend.backend() == "torch", reason="Keras trains on one device there")
+def test_any_number_of_texts_on_several_devices(pretrained, tmp_path):
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
     program = pathlib.Path(__file__).parents[1] / "replicas.py"
     environment = {**os.environ, "XLA_FLAGS": flags}
     done = run_fork("file", program, [pretrained, tmp_path], env=environment)
     assert done.returncode == 0, done.stderr
-    one, four = json.loads(done.stdout.splitlines()[-1])
+    one, several = json.loads(done.stdout.splitlines()[-1])
     for name, numbers in one.items():
-        np.testing.assert_allclose(four[name], numbers, rtol=1e-3, atol=1e-4, err_msg=name)
+        np.testing.assert_allclose(several[name], numbers, rtol=1e-3, atol=1e-4, err_msg=name)
