@@ -48,7 +48,7 @@ class DenseEmbedder(Embedder, TextModel):
     """An embedder of one vector per text, or per chunk of it, with its tokenizer.
 
     It is a `TextModel`, whose `predict` gives the vectors of texts that are neither queries nor
-    documents.
+    documents. The dict `sides` has the texts in front of every "query" and every "document".
 
     Args:
         directory: str or path. A directory of sentence-transformers; one of an encoder alone is
@@ -72,12 +72,6 @@ class DenseEmbedder(Embedder, TextModel):
         ignore: list of str. Patterns of tensors to leave out, such as cls.chain.*
         token_budget: int. Maximum number of tokens in a batch, padding included; on a CPU at most
             1,024.
-
-    Attributes:
-        directory: `pathlib.Path`.
-        sides: dict, "query" and "document" -> the text in front of every text of that side.
-        reading: as given.
-        model, tokenizer, max_length, token_budget, prompt: as in `TextModel`.
 
     Raises:
         FileNotFoundError: if the directory or a part of it is missing.
