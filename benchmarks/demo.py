@@ -2,8 +2,8 @@
 
     make demo
 
-1. Search, without labels: MiniLM is trained by `contextualize`, in a few minutes. A small library
-   is searched for sentences about people who are named 100 to 1,600 tokens before them, before the
+1. Search, without labels: MiniLM is trained by `contextualize`, in two minutes. A small library is
+   searched for sentences about people who are named 100 to 1,600 tokens before them, before the
    training and after it. Sentences are also embedded alone, and with the first sentence of their
    document prepended. `distant_context.py` measures more, with three seeds.
 2. Fine-tuning: do two facts that are far apart agree? MiniLM is stretched to 1,536 tokens, without
@@ -42,7 +42,7 @@ def main():
     )
     parser.add_argument("--output", type=pathlib.Path, default="build/demo")
     folder = parser.parse_args().output
-    print("On two idle cores this takes 5 to 9 minutes.", flush=True)
+    print("On two idle cores this takes 4 to 8 minutes.", flush=True)
     started = time.perf_counter()
     search(folder)
     seconds = time.perf_counter() - started

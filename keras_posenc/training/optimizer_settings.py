@@ -28,7 +28,7 @@ class Optimizer(Settings):
     Args:
         name: str. "adamw", or an optimizer of Keras, such as "lion" or "adafactor".
         learning_rate: float. Peak learning rate. Default: that of the function, 1e-4 in `finetune`,
-            5e-5 in `pretrain`, 4e-5 in `stretch` and `contextualize`.
+            5e-5 in `pretrain` and `contextualize`, 4e-5 in `stretch`.
         schedule: str. Decay of the learning rate to 0. One of "cosine" or "linear".
         warmup: float in [0, 1). Fraction of the steps that warm up the learning rate.
         weight_decay: float. Weight decay. Default: 0.01, but 0 in `stretch` and `contextualize`.

@@ -7,7 +7,10 @@ import numpy as np
 from keras_posenc.training.contextual.copies import COPIES, PASSAGE, PASSAGES
 from keras_posenc.training.stretching.windows import first_token
 
-ALONE = PASSAGE + 8  # tokens of a passage that is read alone, with its name
+ALONE = PASSAGE + 6  # tokens of a passage that is read alone, with its name
+READ = 6  # passages of the first copy that the student reads alone
+WINDOW = 512  # tokens of the first copy whose near context is kept, special ones included
+MARGIN = 64  # tokens without near context on one side, at a cut end of that window
 STEP = 256  # lengths of copies are multiples of it, so that few programs are compiled
 
 
@@ -19,15 +22,18 @@ class Batch:
         inputs: dict, of `ContextualModel`.
         named_ids: (C P, L) token ids of the passages with their names, for the teacher.
         named_weights: (C P, L) weights of their mean.
-        first: (N,) token ids of the first copy, without special tokens.
-        kept: (T,) float, 1 for the tokens of the first copy that are in no passage.
+        near_ids: (1, W) token ids of a window of the first copy, for the teacher.
+        near_place: int, the place in the copy of the first token of the window's text.
+        kept: (T,) float, 1 for the tokens of the window that are in no passage, and far from
+            its cut ends.
         real: (C P,) float, 1 where there is a passage.
     """
 
     inputs: dict
     named_ids: np.ndarray
     named_weights: np.ndarray
-    first: np.ndarray
+    near_ids: np.ndarray
+    near_place: int
     kept: np.ndarray
     real: np.ndarray
 
@@ -49,6 +55,7 @@ class CopyBatches:
         self.positions, self.skips = positions, skips
         self.before = first_token(tokenizer)
         self.alone = min(ALONE + tokenizer.special_tokens(), window)
+        self.window = min(WINDOW, window)
 
     def __call__(self, copies, rng):
         """Makes the arrays of a step; `rng` draws the jump of the positions."""
@@ -68,14 +75,15 @@ class CopyBatches:
                 if stop > start:
                     inside = slice(self.before + start, self.before + stop)
                     members[copy, passage, inside] = 1 / (stop - start)
-        kept = (np.arange(length) < len(rows[0])) & (members[0].sum(axis=0) == 0)
+        near_ids, near_place, kept = self._near(texts[0], length, rng)
+        kept &= members[0].sum(axis=0) == 0
         named_ids, named_weights = self._named(copies)
         real = (members.sum(axis=-1) > 0).reshape(-1) & (named_weights.sum(axis=-1) > 0)
         inputs = {
             "token_ids": self._padded(rows, length),
             "members": members,
-            "alone_ids": named_ids[:PASSAGES],
-            "alone_members": named_weights[:PASSAGES],
+            "alone_ids": named_ids[:READ],
+            "alone_members": named_weights[:READ],
         }
         if self.skips:
             inputs["position_ids"] = self._positions(length, places, rng)
@@ -83,7 +91,8 @@ class CopyBatches:
             inputs,
             named_ids,
             named_weights,
-            np.array(texts[0], "int32"),
+            near_ids,
+            near_place,
             kept.astype("float32"),
             real.astype("float32"),
         )
@@ -93,6 +102,21 @@ class CopyBatches:
         for number, row in enumerate(rows):
             ids[number, : len(row)] = row
         return ids
+
+    def _near(self, text, length, rng):
+        """A window of a text: token ids (1, W), its place in the row, and (T,) what is kept."""
+        size = self.window - self.tokenizer.special_tokens()
+        start = int(rng.integers(0, max(0, len(text) - size) + 1))
+        stop = min(start + size, len(text))
+        row = self.tokenizer.assemble(text[start:stop])[0]
+        ids = np.full((1, self.window), self.tokenizer.pad_id, "int32")
+        ids[0, : len(row)] = row
+        margin = min(MARGIN, size // 4)
+        first = start + margin * (start > 0)
+        last = stop - margin * (stop < len(text))
+        kept = np.zeros(length, bool)
+        kept[self.before + first : self.before + last] = True
+        return ids, self.before + start, kept
 
     def _positions(self, length, places, rng):
         """Positions (C, T) with the same jump in each copy, somewhere before its passages."""

@@ -61,7 +61,7 @@ def contextualize(
     test=None,
     max_length=4096,
     train_length=768,
-    steps=300,
+    steps=120,
     optimizer="adamw",
     names=None,
     language="auto",
@@ -105,7 +105,7 @@ def contextualize(
         train_length: int. Maximum tokens of a copy.
         steps: int. Training steps.
         optimizer: str, `Optimizer` or `keras.optimizers.Optimizer`. How the weights are trained.
-            The default has a learning rate of 4e-5 and no weight decay.
+            The default has a learning rate of 5e-5 and no weight decay.
         names: float in [0, 1] or None. Fraction of the steps that exchange names; the others
             exchange words. None: 0.8 if `language` has pronouns, otherwise 0.
         language: str or None. A key of `keras_posenc.training.LANGUAGES`, which has the pronouns of

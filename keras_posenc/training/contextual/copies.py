@@ -8,14 +8,19 @@ from keras_posenc.training.contextual.names import name_pattern, names_in, witho
 from keras_posenc.training.contextual.sentences import sentences_of
 from keras_posenc.training.contextual.words import without_word, word_pattern, words_in
 
-COPIES, PASSAGES = 4, 6
+COPIES, PASSAGES = 4, 12
 # Tokens of a sentence that introduces a name or begins a passage, and of a passage.
-INTRODUCTION, SENTENCE, PASSAGE = 96, 48, 64
+INTRODUCTION, SENTENCE, PASSAGE = 64, 32, 40
 TRIES = 8  # texts that fill one gap, at most
 PIECE = 2000  # tokens after which a long text is cut, so that its parts are compared
 # Fractions of the copies: two texts in place of one, passages that stand apart in other text, a
 # name in the first sentence.
-PAIRED, SCATTERED, FIRST = 0.5, 0.5, 0.35
+PAIRED, SCATTERED, FIRST = 0.85, 0.35, 0.4
+# Lengths of copies as fractions of the longest, and how often each is drawn. Short ones cost less,
+# and their positions are as far apart as those of long ones, because ids are skipped.
+LENGTHS, DRAWN = (1 / 3, 2 / 3, 1), (0.5, 0.35, 0.15)
+LEAST = 250  # tokens of a copy, unless the longest has fewer
+BODY = 0.65  # of a copy's tokens, at most, are passages and what stands between them
 
 
 @dataclasses.dataclass
@@ -59,11 +64,13 @@ class Subject:
 @dataclasses.dataclass(frozen=True)
 class _Part:
     """Sentences of a copy: what it reads, what the teacher reads in their place if they are a
-    passage, their subject if its name in `text` or `named` is to be exchanged, and their tokens."""
+    passage, their subject if the `pattern` in `text` or `named` is to be exchanged for its name,
+    and their tokens."""
 
     text: str
     tokens: int
     subject: Subject | None = None
+    pattern: object = None
     named: str | None = None
 
 
@@ -154,13 +161,17 @@ class Corpus:
         paired = rng.random() < PAIRED and others
         pair = [subject, _choose(others, rng)] if paired else [subject]
         fillers = Fillers(self, pair, rng)
+        fraction = rng.choice(LENGTHS, p=DRAWN)
+        size = max(int(fraction * self.size) - 2, min(self.size, LEAST))
         opened, bodies = [], []
         for subject in pair:
             introduction = subject.introductions[self._introduction(subject, rng)]
             opened.append(self._part(subject, introduction))
-            bodies.append(self._body(subject, introduction, PASSAGES // len(pair), rng))
-        body = self._woven(bodies, fillers, rng)
-        room = self.size - sum(part.tokens for part in (*opened, *body))
+            most = PASSAGES // len(pair)
+            bodies.append(self._body(subject, introduction, most, rng))
+            bodies[-1] += self._lent(subject, pair, most - len(bodies[-1]), rng)
+        body = self._woven(bodies, fillers, BODY * size, rng)
+        room = size - sum(part.tokens for part in (*opened, *body))
         gap = int(rng.integers(0, max(1, room + 1)))
         places = np.sort(rng.integers(0, gap + 1, len(opened)))
         if rng.random() < FIRST:
@@ -182,11 +193,10 @@ class Corpus:
 
     def _part(self, subject, place):
         sentence, tokens = self.sentences[subject.text][place], self.counts[subject.text][place]
-        return _Part(sentence, tokens, subject)
+        return _Part(sentence, tokens, subject, subject.pattern)
 
     def _body(self, subject, introduction, most, rng):
-        """At most so many passages of a subject as lists of parts, each with up to two sentences
-        before it."""
+        """At most so many passages of a subject, lists of parts, often with the sentence before."""
         sentences, counts = self.sentences[subject.text], self.counts[subject.text]
         starts = [place for place in subject.starts if place > introduction]
         first = rng.integers(max(1, len(starts) - most + 1))
@@ -194,21 +204,39 @@ class Corpus:
         for start in starts[first:]:
             if start < end or len(found) == most:
                 continue
-            before = range(max(end, start - int(rng.integers(0, 3))), start)
+            before = range(max(end, start - int(rng.integers(0, 2))), start)
             longest, end, tokens = int(rng.integers(1, PASSAGE)), start + 1, counts[start]
             while end < len(counts) and tokens + counts[end] <= longest:
                 tokens, end = tokens + counts[end], end + 1
             passage = " ".join(sentences[start:end])
             found.append([
                 *(_Part(self.without(subject, sentences[i]), counts[i]) for i in before),
-                _Part(self.without(subject, passage), tokens, subject, passage),
+                _Part(self.without(subject, passage), tokens, subject, subject.pattern, passage),
             ])  # fmt: skip
         return found
 
-    def _woven(self, bodies, fillers, rng):
-        """The passages of all subjects in the order of each, up to half of a copy's tokens."""
+    def _lent(self, subject, pair, most, rng):
+        """So many passages of names with the same pronoun in other texts, which are now of this
+        subject, as lists of a part."""
+        taken = {each.text for each in pair}
+        others = [
+            each for each in self.names
+            if subject.pronoun and each.pronoun == subject.pronoun and each.text not in taken
+        ]  # fmt: skip
+        found = []
+        for _ in range(most if others else 0):
+            other = _choose(others, rng)
+            place = other.starts[rng.integers(len(other.starts))]
+            passage = self.sentences[other.text][place]
+            if not any(each.pattern.search(passage) for each in pair):
+                tokens, text = self.counts[other.text][place], self.without(other, passage)
+                found.append([_Part(text, tokens, subject, other.pattern, passage)])
+        return found
+
+    def _woven(self, bodies, fillers, room, rng):
+        """The passages of all subjects in the order of each, as many as have room."""
         queue = [number for number, body in enumerate(bodies) for _ in body]
-        parts, room, scattered = [], self.size // 2, rng.random() < SCATTERED
+        parts, scattered = [], rng.random() < SCATTERED
         for number in rng.permutation(queue):
             some = bodies[number].pop(0)
             if scattered:
@@ -232,7 +260,7 @@ class Corpus:
 
             def exchanged(part, text, copy=copy):
                 name = names[id(part.subject)][copy]
-                return part.subject.pattern.sub(lambda match: in_place(match, name), text)
+                return part.pattern.sub(lambda match: in_place(match, name), text)
 
             texts.append([
                 exchanged(part, part.text) if part.subject and part.named is None else part.text

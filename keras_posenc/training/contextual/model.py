@@ -31,10 +31,10 @@ class ContextualModel(backend.SafeTrainer, keras.Model):
     Call arguments:
         inputs: dict of `token_ids` and, if the student has them, `position_ids`, (C, T); `members`
             (C, P, T), the weights of the mean over each passage; `alone_ids` and `alone_members`
-            (P, L), the passages of the first copy with their name.
+            (A, L), some passages of the first copy with their name.
 
     Returns:
-        dict of `passages` (C P, D), `alone` (P, D), and `near` (T, D), the features of the first
+        dict of `passages` (C P, D), `alone` (A, D), and `near` (T, D), the features of the first
             copy.
     """
 

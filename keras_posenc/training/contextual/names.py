@@ -13,8 +13,9 @@ NEAR = 25
 def names_in(corpus, language):
     """Finds the names of each text, and the pronoun of each name.
 
-    A name is a capitalised word inside sentences that stands in a text three times or more and is
-    hardly ever written in lower case. Its pronoun is the one that is frequent behind it.
+    A name is a capitalised word inside sentences that stands in a text three times or more, and
+    hardly ever in lower case or behind an article. Its pronoun is that of the language's list of
+    names, or the one that is frequent behind it. A name for which that is not clear is left out.
 
     Args:
         corpus: list with a list of sentences per text.
@@ -24,6 +25,7 @@ def names_in(corpus, language):
         list of dicts per text, name -> `Pronoun`.
     """
     counts, lower, near = [], collections.Counter(), collections.defaultdict(collections.Counter)
+    times, behind_article = collections.Counter(), collections.Counter()
     for sentences in corpus:
         counts.append(collections.Counter())
         for sentence in sentences:
@@ -46,8 +48,16 @@ def names_in(corpus, language):
             name = re.sub(f"{language.possessive}$", "", word)
             if name in names:
                 near[name].update(each.lower() for each in flat[place + 1 : place + NEAR])
-    pronouns = {name: _pronoun(near[name], language) for names in found for name in names}
-    return [{name: pronouns[name] for name in sorted(names)} for names in found]
+                times[name] += 1
+                behind_article[name] += place > 0 and flat[place - 1].lower() in language.articles
+    pronouns = {
+        name: _pronoun(name, near[name], count, language)
+        for name, count in times.items()
+        if behind_article[name] <= count // 10
+    }
+    return [
+        {name: pronouns[name] for name in sorted(names) if pronouns.get(name)} for names in found
+    ]
 
 
 def _inside(sentence):
@@ -60,13 +70,19 @@ def _inside(sentence):
             yield re.sub("['’]s$", "", match[0])
 
 
-def _pronoun(near, language):
-    """The pronoun of a name, by how often each form stands behind it."""
+def _pronoun(name, near, times, language):
+    """The pronoun of a name, by the list of names or how often each form stands behind it; None if
+    several are frequent."""
+    for pronoun in language.pronouns:
+        if name in pronoun.names.split():
+            return pronoun
     *persons, thing = language.pronouns
     scores = [sum(near[form] for form in pronoun.forms) for pronoun in persons]
     best = max(range(len(persons)), key=scores.__getitem__)
     rest = sum(scores) - scores[best]
-    return persons[best] if scores[best] >= max(3, 1.5 * rest) else thing
+    if scores[best] >= max(3, 2 * rest):
+        return persons[best]
+    return thing if sum(scores) <= times // 2 else None
 
 
 def name_pattern(name, language):

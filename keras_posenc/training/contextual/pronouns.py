@@ -15,8 +15,8 @@ class Pronoun:
         subject: str, such as "she".
         object: str, behind a preposition or a verb, such as "her".
         possessive: str, in place of "Ada's", such as "her".
-        names: str. Names of this kind, separated by spaces. They replace those of a text if the
-            corpus has too few.
+        names: str. Names of this kind, separated by spaces. They replace those of a text, as other
+            names of the corpus do.
 
     Example:
 
@@ -45,6 +45,7 @@ class Language:
         prepositions: frozenset of words in lower case. Behind them a name is an object.
         titles: frozenset of words that belong to the name behind them, such as "Mr".
         possessive: str, a regular expression of the ending of a possessive, such as "['’]s".
+        articles: frozenset of words in lower case. No name stands behind them.
 
     Example:
 
@@ -64,15 +65,33 @@ class Language:
     prepositions: frozenset
     titles: frozenset
     possessive: str
+    articles: frozenset = frozenset()
 
 
+WOMEN = (
+    "Abigail Alice Amanda Amelia Amy Andrea Angela Anna Anne Annie Audrey Barbara Beatrice Bella "
+    "Bertha Bridget Caroline Catherine Cecily Charlotte Chloe Christine Cora Daphne Deborah "
+    "Dorothy Eleanor Elizabeth Ella Ellen Elsie Emily Esther Eva Eve Evelyn Florence Frances "
+    "Georgina Gertrude Hannah Harriet Hester Ida Isabel Ivy Jane Janet Jean Jennifer Jenny Jessica "
+    "Jessie Josephine Joyce Julia June Katherine Lily Lisa Lottie Louise Lucy Lydia Mabel Margaret "
+    "Maria Marion Mary Maud Mildred Molly Naomi Nell Nina Olive Olivia Patricia Penelope Philippa "
+    "Phoebe Polly Rebecca Rosa Rose Ruth Sally Sandra Sara Sharon Sheila Sophia Stella Sybil "
+    "Sylvia Teresa Thea Violet Virginia Winifred"
+)
+MEN = (
+    "Alan Alec Alexander Alfred Andrew Anthony Archie Arthur Barnaby Basil Benjamin Bernard Bill "
+    "Bob Brian Cecil Charles Christopher Clement Clive Cyril Dennis Derek Dick Donald Douglas "
+    "Duncan Edmund Edward Ernest Evan Francis Fred Frederick Geoffrey Gerald Gilbert Gordon Graham "
+    "Gregory Guy Harold Henry Herbert Horace Howard Hugh Humphrey Isaac James Jim Joe John "
+    "Jonathan Joseph Julian Kenneth Laurence Lawrence Leonard Lionel Luke Malcolm Mark Matthew "
+    "Maurice Michael Miles Nathan Neville Nicholas Nigel Oliver Owen Patrick Paul Percy Raymond "
+    "Reginald Richard Roger Roland Ronald Rupert Samuel Sidney Stanley Stephen Thomas Timothy "
+    "Toby Vincent Wilfred William"
+)
 ENGLISH = Language(
     pronouns=(
-        Pronoun("she", "her", "her", "Alice Amelia Barbara Cecily Daphne Eleanor Frances Georgina "
-                "Harriet Isabel Jane Katherine Lucy Mabel Nell Olive Philippa Rosa Sybil Thea"),
-        Pronoun("he", "him", "his", "Andrew Basil Charles Dennis Edmund Francis Gilbert "
-                "Henry Isaac James Kenneth Laurence Michael Nigel Owen Percy Roger Samuel Thomas "
-                "William"),
+        Pronoun("she", "her", "her", WOMEN),
+        Pronoun("he", "him", "his", MEN),
         Pronoun("it", "it", "its", "Arden Brindle Castor Dunmore Elstree Fairfax Garland Hexham "
                 "Ingram Juniper Kestrel Lowell Meridian Norfolk Orion Pembroke Quill Redmond "
                 "Sterling Tamar"),
@@ -86,6 +105,7 @@ ENGLISH = Language(
                      "Miss Mister Mother Mr Mrs Ms Prince Princess Professor Queen Sir "
                      "Uncle".split()),
     possessive="['’]s",
+    articles=frozenset("a an any each every no some that the these this those".split()),
 )  # fmt: skip
 LANGUAGES = {"en": ENGLISH}
 

@@ -29,7 +29,7 @@ class ContextualRecipe(StretchRecipe):
 
     @classmethod
     def usual(cls, settings):
-        return {"learning_rate": 4e-5, "weight_decay": cls.weight_decay}
+        return {"learning_rate": 5e-5, "weight_decay": cls.weight_decay}
 
     @property
     def longest(self):

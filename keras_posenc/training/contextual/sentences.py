@@ -9,7 +9,7 @@ _ABBREVIATION = re.compile(r"\b(?:Mr|Mrs|Ms|Dr|St|Prof|No|vs|[A-Z])\.\s*$")
 WORD = re.compile(r"[^\W\d_]+(?:[-’'][^\W\d_]+)*")
 
 
-LONGEST = 30  # words
+LONGEST = 20  # words
 
 
 def sentences_of(text):
@@ -20,7 +20,7 @@ def sentences_of(text):
 
     Returns:
         list of str without spaces around them, none of them empty. A part of a sentence has at most
-            30 words, and ends at a comma if there is one in its second half.
+            20 words, and ends at a comma if there is one in its second half.
 
     Example:
 

@@ -16,6 +16,7 @@ from keras_posenc.training.stretching.windows import Reader, one_segment
 
 DISTANCES = (400, 800, 1600)  # tokens back to the name, of what is measured
 ROOM = 200  # tokens for what stands before and behind
+ROWS = 16  # of passages that the teacher reads, so that few programs are compiled
 SPARE = 32  # tokens: special ones, and a name that is longer than the text's
 EXAMPLES = 3
 
@@ -71,19 +72,33 @@ class ContextualTraining:
         """Takes one training step and returns the loss."""
         rng = np.random.default_rng((self.recipe.seed, 2, number))
         batch = self.batches(self.corpus.draw(rng), rng)
-        named = self.teacher.model.predict_on_batch(
-            one_segment(self.teacher.model, batch.named_ids)
-        )
-        read = self.teacher(batch.first, rng.random())
-        near = np.zeros((len(batch.kept), read.shape[-1]), "float32")
-        near[: len(read)] = read
+        window = self.teacher.model.predict_on_batch(
+            one_segment(self.teacher.model, batch.near_ids)
+        )[0, self.batches.before :]
+        near = np.zeros((len(batch.kept), window.shape[-1]), "float32")
+        window = window[: len(near) - batch.near_place]
+        near[batch.near_place : batch.near_place + len(window)] = window
         targets = {
-            "passages": np.einsum("nl,nld->nd", batch.named_weights, named),
+            "passages": self.named(batch),
             "near": near,
             "kept": batch.kept,
             "real": batch.real,
         }
         return float(np.ravel(self.model.train_on_batch(batch.inputs, targets))[0])
+
+    def named(self, batch):
+        """The teacher's vectors (C P, D) of the passages with their names; 0 where there is none.
+
+        As many rows are read as there are passages, up to the next multiple of `ROWS`.
+        """
+        count = -(-int(batch.real.sum()) // ROWS) * ROWS
+        rows = np.argsort(-batch.real, kind="stable")[:count]
+        features = self.teacher.model.predict_on_batch(
+            one_segment(self.teacher.model, batch.named_ids[rows])
+        )
+        vectors = np.zeros((len(batch.real), features.shape[-1]), "float32")
+        vectors[rows] = np.einsum("nl,nld->nd", batch.named_weights[rows], features)
+        return vectors
 
     @property
     def distances(self):
