@@ -103,8 +103,8 @@ def hub(tmp_path):
     }
     environment.pop("HF_HUB_OFFLINE", None)
 
-    def ask(name, **more):
-        command = [sys.executable, "-c", SCRIPT, name]
+    def ask(name, script=SCRIPT, **more):
+        command = [sys.executable, "-c", script, name]
         done = subprocess.run(
             command, env={**environment, **more}, capture_output=True, text=True, timeout=300
         )
@@ -127,6 +127,22 @@ def test_a_download_takes_what_is_read_and_says_so(hub):
         asked.clear()
         again, printed = ask("hf://owner/name@v1.0", **more)
         assert (again, asked) == (path, []) and "Downloading" not in printed
+
+
+def test_a_command_downloads_its_model_and_looks_for_its_other_files(hub):
+    ask, files, asked = hub
+    script = SCRIPT.replace("hub_download import local_path", "cli.files import check_files")
+    _, printed = ask(
+        "hf://owner/name",
+        script.replace("local_path(sys.argv[1])", 'check_files({"directory": sys.argv[1]})'),
+    )
+    assert "Downloading hf://owner/name" in printed and set(asked) == TAKEN
+    assert "Error" not in printed
+    _, printed = ask(
+        "hf://owner/name",
+        script.replace("local_path(sys.argv[1])", 'check_files({"texts": sys.argv[1]})'),
+    )
+    assert "FileNotFoundError" in printed
 
 
 def test_what_cannot_be_downloaded(hub):

@@ -3,6 +3,7 @@
 import errno
 import os
 
+from keras_posenc.hub_download import local_path
 from keras_posenc.hub_names import from_hub
 from keras_posenc.untrusted import check_name
 
@@ -28,6 +29,8 @@ FILES = (
 def check_files(arguments):
     """Raises an error for an argument that is the path of a file or folder that cannot be read.
 
+    A model of the Hub (`hf://owner/name`) is downloaded.
+
     Args:
         arguments: dict. Maps keywords of a command to their values.
 
@@ -40,6 +43,7 @@ def check_files(arguments):
         if not isinstance(path, str):  # not given, a number, or texts
             continue
         check_name(path)
+        path = local_path(path) if name in MODELS else path
         try:
             readable = os.access(
                 path, os.R_OK, effective_ids=os.access in os.supports_effective_ids
