@@ -223,6 +223,14 @@ def test_the_reference_shows_signatures_and_constants(generate):
     assert not any(" at 0x" in text or "<class" in text for text in made.values())
 
 
+def test_the_reference_is_in_step(generate):
+    remedy = "run `python docs/generate/api.py`"
+    made = generate("api").pages()
+    found = {p.relative_to(DOCS).as_posix() for p in (DOCS / "api").glob("*.md")}
+    assert found == set(made), remedy
+    assert {place: (DOCS / place).read_text("utf-8") for place in made} == made, remedy
+
+
 def test_the_repository_has_one_address(generate):
     """Every badge, link and command follows from it, and no other file invents one."""
     repository = generate("repository")

@@ -133,6 +133,7 @@ class Classify(FinetuneTask):
         return ["accuracy"]
 
     def merged(self, texts, batches, outputs, label_names, pool):
+        """Logits (N, C), those of several windows by their probabilities."""
         if len(outputs) == len(texts):
             return outputs
         return np.log(np.maximum(pooled(batches, softmax(outputs), pool), 1e-30))

@@ -47,10 +47,10 @@ class Vector(typing.NamedTuple):
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Embed(FinetuneTask):
-    """Texts that belong together, with negatives or not; pairs with a score; or a query and its
-    documents with a teacher's scores.
+    """The settings of `finetune(task="embed")`: vectors that are near where texts belong together.
 
-    The label names are what the texts are: `anchor`, `positive`, `negative`, the last with a number
+    Documents are texts that belong together, with negatives or not; pairs with a score; or a query
+    and its documents with a teacher's scores. The label names are what the texts are: `anchor`, `positive`, `negative`, the last with a number
     if there are several, and `scores` if there are those of a teacher; or `score`.
 
     Args:
@@ -66,6 +66,10 @@ class Embed(FinetuneTask):
         query_prompt: str. A text in front of the first text of each tuple.
         document_prompt: str. A text in front of the other texts, and after training in front of all
             texts without another prompt.
+
+    Raises:
+        TypeError: if a setting has the wrong type.
+        ValueError: on an unknown loss or pooling, or dimensions that are no vector's.
 
     Example:
 
@@ -209,6 +213,7 @@ class Embed(FinetuneTask):
         return [] if _has_scores(label_names) else [InBatchAccuracy()]
 
     def merged(self, texts, batches, outputs, label_names, pool):
+        """Vectors (N, D)."""
         check_finite(outputs)
         if len(outputs) == len(texts):
             return outputs

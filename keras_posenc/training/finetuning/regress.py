@@ -111,6 +111,7 @@ class Regress(FinetuneTask):
         return [keras.metrics.MeanAbsoluteError()]
 
     def merged(self, texts, batches, outputs, label_names, pool):
+        """Numbers (N, C)."""
         check_finite(outputs)
         return pooled(batches, outputs, pool)
 

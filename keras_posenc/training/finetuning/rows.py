@@ -13,4 +13,5 @@ class RowPerText(FinetuneTask):
         """They may be of anything."""
 
     def merged(self, texts, batches, outputs, label_names, pool):
+        """Rows (N, D)."""
         return pooled(batches, check_encoded(outputs), pool)
