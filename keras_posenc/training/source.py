@@ -28,8 +28,8 @@ class Source(Settings):
     Example:
 
     >>> source = Source("bert", ignore=["cls.chain.*"])
-    >>> source.config_path
-    'bert'
+    >>> source.read_config().hidden_size > 0
+    True
     """
 
     checkpoint: object

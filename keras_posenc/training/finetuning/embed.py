@@ -50,8 +50,9 @@ class Embed(FinetuneTask):
     """The settings of `finetune(task="embed")`: vectors that are near where texts belong together.
 
     Documents are texts that belong together, with negatives or not; pairs with a score; or a query
-    and its documents with a teacher's scores. The label names are what the texts are: `anchor`, `positive`, `negative`, the last with a number
-    if there are several, and `scores` if there are those of a teacher; or `score`.
+    and its documents with a teacher's scores. The label names are what the texts are: `anchor`,
+    `positive`, `negative`, the last with a number if there are several, and `scores` if there are
+    those of a teacher; or `score`.
 
     Args:
         pooling: str. How the features of the tokens become those of a text. One of "mean", "cls",
