@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from keras_posenc.adapters.langchain import LangChainEmbeddings
     from keras_posenc.adapters.llama_index import LlamaIndexEmbedding
     from keras_posenc.adapters.ray import RayEmbedder
+    from keras_posenc.adapters.scikit_learn import TextClassifier
     from keras_posenc.adapters.sides import Sides
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "LlamaIndexEmbedding",
     "RayEmbedder",
     "Sides",
+    "TextClassifier",
     "as_backbone",
 ]
 

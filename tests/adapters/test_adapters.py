@@ -77,6 +77,31 @@ def test_haystack(pretrained, expected):
     assert again.get_component("embed").chunks == 2
 
 
+def test_sklearn(pretrained):
+    pytest.importorskip("sklearn")
+    from sklearn.base import clone
+    from sklearn.model_selection import cross_val_score
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer
+
+    from keras_posenc.adapters import TextClassifier
+
+    rng = np.random.default_rng(0)
+    labels = np.array(["b", "a", "c"] * 6)
+    texts = [" ".join(rng.choice([f"w{1 + 'abc'.index(y)}", "w7"], 6)) for y in labels]
+    classifier = TextClassifier(
+        str(pretrained), max_length=12, epochs=30, settings={"optimizer": "adamw:1e-2"}
+    )
+    pipeline = make_pipeline(FunctionTransformer(list), clone(classifier)).fit(texts, labels)
+    proba = pipeline.predict_proba(texts)
+    assert list(pipeline.classes_) == ["a", "b", "c"] and proba.shape == (18, 3)
+    np.testing.assert_allclose(proba.sum(1), 1, atol=1e-5)
+    found = pipeline.predict(texts)
+    np.testing.assert_array_equal(found, np.array(["a", "b", "c"])[proba.argmax(1)])
+    assert (found == labels).mean() > 0.9  # it has learned them
+    assert cross_val_score(classifier, texts, labels, cv=2).shape == (2,)
+
+
 def test_ray_batches(pretrained, expected):
     from keras_posenc.adapters import RayEmbedder
 

@@ -163,7 +163,7 @@ def test_errors():
         GlobalPointer(0, 4)
     with pytest.raises(ValueError, match="`head_size` must be a positive integer. Received: 2.5"):
         GlobalPointer(1, 2.5)
-    with pytest.raises(ValueError, match="Features are rotated in pairs"):
+    with pytest.raises(ValueError, match="even number of features per head; this head has 3"):
         GlobalPointer(1, 3)(X)
     with pytest.raises(ValueError, match=r"takes features \(B, T, D\). Received: \(4, 6\)"):
         EfficientGlobalPointer(1, 4)(X[0])
