@@ -134,7 +134,7 @@ def test_errors(make, tmp_path, monkeypatch):
     with pytest.raises(TypeError, match="needs a model of build_transformer_model"):
         save_checkpoint(keras.Sequential([keras.layers.Dense(2)]), tmp_path)
     with pytest.raises(
-        ValueError, match="`format` must be one of .'huggingface', 'google'.. Received: 'tf"
+        ValueError, match="`format` must be one of .'huggingface', 'google', 'keras_hub'.. Received"
     ):
         save_checkpoint(transformer, tmp_path, format="tf")
     with pytest.raises(

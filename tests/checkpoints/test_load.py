@@ -81,7 +81,7 @@ def test_unexpected(arrays, refused):
         more,
         r"1 unexpected \(bert\.encoder\.layer\.0\.adapter\.weight\)\. Nothing was loaded\.",
     )
-    refused(arrays | {"extra": np.ones(3)}, "unexpected.*leave it out: ignore=")
+    refused(arrays | {"extra": np.ones(3)}, "unexpected.*leave it out: `ignore` takes patterns")
 
 
 @pytest.mark.once
