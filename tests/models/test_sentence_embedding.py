@@ -155,7 +155,7 @@ def test_gemma_like(gemma_like, tmp_path):
         reference(gemma_like, TEXTS, prompt_name="query"),
     )
     model.save(tmp_path)
-    again = load_text_model(tmp_path)
+    again = open_embedder(tmp_path)
     np.testing.assert_array_equal(again.predict(TEXTS, verbose=0), found)
 
 
@@ -164,7 +164,7 @@ def test_qwen_like(qwen_like, tmp_path):
     model = open_embedder(qwen_like)
     assert_same(model.predict(TEXTS, verbose=0), reference(qwen_like, TEXTS))
     model.save(tmp_path)
-    again = load_text_model(tmp_path)
+    again = open_embedder(tmp_path)
     assert_same(again.predict(TEXTS, verbose=0), reference(qwen_like, TEXTS))
 
 

@@ -7,7 +7,7 @@ from keras_posenc import build_transformer_model, embed
 from keras_posenc.models.heads import features_before_head
 from keras_posenc.models.model import model_on
 from keras_posenc.retrieval import Reranker, embed_spans, open_embedder
-from keras_posenc.training import Classify, finetune, load_finetuned, pretrain
+from keras_posenc.training import Classify, Regress, finetune, load_finetuned, pretrain
 
 LONG = " ".join(f"w{n % 35}" for n in range(46))  # 48 tokens; the checkpoint has 16 positions
 OPTIONS = {"epochs": 1, "token_budget": 1024, "verbose": 0}
@@ -124,7 +124,7 @@ def test_a_model_of_pairs_reranks_long_documents(pretrained, tmp_path, pooling):
     pairs = ([("w1", LONG), ("w2", LONG[::-1])], [1.0, 0.0])
     finetune(
         *(pretrained, pairs, tmp_path / "out"),
-        **{**OPTIONS, "task": "regress", "max_length": 56, "pooling": pooling},
+        **{**OPTIONS, "task": Regress(pooling=pooling), "max_length": 56},
     )
     reranker = Reranker(tmp_path / "out")
     assert reranker.max_length == 56

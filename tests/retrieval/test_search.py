@@ -18,7 +18,7 @@ from keras_posenc.retrieval import (
     search_table,
 )
 from keras_posenc.retrieval.nearest import lengths_of, nearest
-from keras_posenc.training import finetune
+from keras_posenc.training import Embed, finetune
 
 DOCUMENTS = [
     "Ada is a chemist. She studied in Vienna. Last year she bought a house by the harbour.",
@@ -173,10 +173,10 @@ def test_the_prompt_of_queries(pretrained, prompted, tmp_path):
 
 @pytest.mark.once
 def test_the_prompt_of_queries_of_finetune(pretrained, tmp_path):
-    prompts = {"query_prompt": "w9 ", "document_prompt": "w8 "}
+    task = Embed(query_prompt="w9 ", document_prompt="w8 ")
     pairs = [("w1 w2", "w3 w4"), ("w5", "w6")]
-    options = {"task": "embed", "epochs": 1, "max_length": 16, "verbose": 0}
-    finetune(pretrained, pairs, tmp_path / "out", **options, **prompts)
+    options = {"task": task, "epochs": 1, "max_length": 16, "verbose": 0}
+    finetune(pretrained, pairs, tmp_path / "out", **options)
     found = embed(tmp_path / "out", ["w9 w1"], prompt="", verbose=0)
     best = search(tmp_path / "out", found, "w1", verbose=0)[0]
     assert best["score"] == pytest.approx(1, abs=1e-5)

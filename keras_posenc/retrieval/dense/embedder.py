@@ -217,7 +217,9 @@ class DenseEmbedder(Embedder, TextModel):
             settings["truncate_dim"] = self.dimension
         if settings:
             files[MODEL_CONFIG] = json.dumps(settings, indent=2, ensure_ascii=False).encode()
-        return save_as_read(self.model, self.tokenizer, self.max_length, files, directory)
+        return save_as_read(
+            self.model.transformer, self.tokenizer, self.max_length, files, directory
+        )
 
     def _with_prompt(self, prompt):
         """A `TextModel` with a prompt, which is kept with its compiled programs."""
