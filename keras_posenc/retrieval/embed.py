@@ -19,7 +19,7 @@ from keras_posenc.retrieval.former import former_arguments
 from keras_posenc.retrieval.readings import Chunks, LateSpans
 from keras_posenc.retrieval.vector_files import check_output, ids_of, json_lines, write_vectors
 from keras_posenc.text import read_texts
-from keras_posenc.text.documents import check_list
+from keras_posenc.text.documents import check_list, kind_of_all
 from keras_posenc.text.text_stream import TextStream
 from keras_posenc.training.part_file import write_parts
 
@@ -193,7 +193,7 @@ def _computing(opening, side, devices):
         return contextlib.nullcontext(_encoding(opening, side))
     # Each process opens the directory.
     opening = dataclasses.replace(opening, embedder=None)
-    return computing(_encoding, {"opening": opening, "side": side}, devices)
+    return computing(_encoding, {"opening": opening, "side": side}, devices, kind_of_all)
 
 
 def _encoding(opening, side):
