@@ -108,7 +108,8 @@ def test_importing_the_package_imports_what_saved_models_need_and_little_more():
         if "@keras.saving.register_keras_serializable" in path.read_text("utf-8")
     }
     missing = registering - imported
-    assert {name for name in missing if not name.startswith("keras_posenc.bench")} == set()
+    apart = ("keras_posenc.bench", "keras_posenc.adapters")  # which need other packages
+    assert {name for name in missing if not name.startswith(apart)} == set()
     assert len(imported) <= 140
     rooms = ("text", "checkpoints", "retrieval", "analysis", "bench", "tasks", "models.families")
     late = tuple(f"keras_posenc.{room}" for room in rooms)

@@ -6,7 +6,7 @@ import inspect
 import typing
 import warnings
 
-from keras_posenc.extension import FORMER, former_extension
+from keras_posenc.extension import FORMER, Extension, former_extension
 
 
 class Settings:
@@ -77,7 +77,7 @@ def former_settings(extension=None, **owners):
                     new[name] = value(kwargs.get(name), given)
                     former += given
             if former:
-                shown = ", ".join(f"{name}={value!r}" for name, value in new.items())
+                shown = ", ".join(f"{name}={_written(value)}" for name, value in new.items())
                 warnings.warn(
                     f"{function.__qualname__}: give {shown} in place of {_listed(former)}, which "
                     f"work{'s' * (len(former) == 1)} until version 0.7.",
@@ -89,6 +89,11 @@ def former_settings(extension=None, **owners):
         return call
 
     return decorate
+
+
+def _written(value):
+    """A value as a user would write it."""
+    return repr(str(value) if isinstance(value, Extension) else value)
 
 
 def _listed(names):

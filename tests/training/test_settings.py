@@ -175,7 +175,7 @@ CALLS = [
     (finetune, {"task": "qa", "stride": 8, "pooling": "mean"}, "task=Answer(stride=8)"),
     (finetune, {"task": "tag", "loss": None}, "task=Tag()"),
     (finetune, {"model": "bert"}, "checkpoint=Source(checkpoint='none', model='bert')"),
-    (finetune, {"stretch": "tile"}, "extension=Extension(table='tile', "),
+    (finetune, {"stretch": "tile"}, "extension='tile'"),
     (
         finetune,
         {"pooling": "cls", "warmup": 0.2, "config": "c"},
@@ -186,7 +186,7 @@ CALLS = [
     (pretrain, {"weight_decay": 0.0}, "optimizer=Optimizer(weight_decay=0.0)"),
     (stretch, {"length": 24}, "max_length=24"),
     (stretch, {"learning_rate": 1e-5}, "optimizer=Optimizer(learning_rate=1e-05)"),
-    (stretch, {"alpha": 0.3}, "extension=Extension(table='hierarchical', alpha=0.3, kept_rows=1,"),
+    (stretch, {"alpha": 0.3}, "extension='hierarchical:0.3,kept_rows=1'"),
     (contextualize, {"learning_rate": 1e-5}, "optimizer=Optimizer(learning_rate=1e-05)"),
 ]
 

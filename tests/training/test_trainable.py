@@ -12,7 +12,7 @@ from keras_posenc.training.trainable import choose_trainable, trainable_weights
 
 TEXTS = [f"w{n} w{n + 1} w{2 * n}" for n in range(12)]
 DATA = (TEXTS, list("abc") * 4)
-SETTINGS = {"max_length": 8, "learning_rate": 0.02, "validation": DATA, "verbose": 0}
+SETTINGS = {"max_length": 8, "optimizer": "adamw:0.02", "validation": DATA, "verbose": 0}
 SIZES = {"num_hidden_layers": 3, "hidden_size": 8, "num_attention_heads": 2, "vocab_size": 40}
 SIZES |= {"intermediate_size": 16, "hidden_act": "gelu", "max_position": 16}
 
