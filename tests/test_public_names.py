@@ -150,8 +150,9 @@ def test_names_are_where_the_pages_and_notebooks_import_them():
             count += 1
             try:
                 thing_named(name)
-            except (AttributeError, ImportError):
-                missing.append(f"{place}: {name}")
+            except (AttributeError, ImportError) as error:
+                if "This adapter needs" not in str(error):  # it is there, its package is not
+                    missing.append(f"{place}: {name}")
     assert missing == [] and count > 100
 
 
