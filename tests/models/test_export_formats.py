@@ -21,6 +21,7 @@ SHAPES = [(2, 9), (1, 5), (3, 70)]
 @pytest.fixture(scope="module")
 def model():
     """A stretched classifier: 12 positions serve 144."""
+    keras.utils.set_random_seed(0)  # of some weights, int8 keeps less
     config = {**SIZES, "num_hidden_layers": 1, "max_position_embeddings": 12}
     config["hidden_act"] = "gelu"
     return classifier(build_transformer_model(config, hierarchical_position=True), 3)
@@ -75,7 +76,6 @@ def test_what_int8_refuses(model, tmp_path, monkeypatch):
 # What the exporters say of themselves is not ours.
 @pytest.mark.filterwarnings("ignore")
 def test_onnx(model, tmp_path):
-    keras.utils.set_random_seed(0)  # of some weights, int8 keeps less
     path = tmp_path / "new" / "model.onnx"
     if BACKEND == "jax":
         with pytest.raises(ImportError, match="jax2onnx.*on PyTorch pip install onnx onnxscript"):
