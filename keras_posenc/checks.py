@@ -105,6 +105,27 @@ def warn_renamed(old, new, of):
     )
 
 
+def warn_former(of, call, names):
+    """Warns the caller's caller of arguments that have another form now.
+
+    Args:
+        of: str. What was called.
+        call: str. What to do in place of it, such as "give max_length=8".
+        names: the former arguments.
+    """
+    warnings.warn(
+        f"{of}: {call} in place of {listed(names)}. The former spelling works until version 0.7.",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+
+
+def listed(names):
+    """Names as a text has them: `a`, `b` and `c`."""
+    *others, last = (f"`{name}`" for name in names)
+    return f"{', '.join(others)} and {last}" if others else last
+
+
 def _message(name, wanted, why, value, remedy):
     why, remedy = why and f": {why}", remedy and f"; {remedy}"
     return f"`{name}` must be {wanted}{why}. Received: {value!r}{remedy}"

@@ -3,7 +3,6 @@
 import copy
 import dataclasses
 import functools
-import warnings
 
 from keras_posenc import checks
 from keras_posenc.encodings.frequencies import SCALINGS
@@ -199,16 +198,12 @@ def former_arguments(default=None):
                 of = function.__qualname__.removesuffix(".__init__")
                 if kwargs.get("extension") is not None:
                     raise TypeError(
-                        f"`extension` of {of} has what {_listed(given)} had: give it alone."
+                        f"`extension` of {of} has what {checks.listed(given)} had: give it alone."
                     )
                 bert4keras = kwargs.pop("hierarchical_position", None)
                 kwargs["extension"] = extension = former_extension(given, default, bert4keras)
-                warnings.warn(
-                    f"{of}: give extension={str(extension) if extension else None!r} in place of "
-                    f"{_listed(given)}, which works until version 0.7.",
-                    DeprecationWarning,
-                    stacklevel=2,
-                )
+                shown = str(extension) if extension else None
+                checks.warn_former(of, f"give extension={shown!r}", given)
             return function(*args, **kwargs)
 
         return call
@@ -251,7 +246,3 @@ def former_extension(given, default=None, bert4keras=None):
         belongs = {"hierarchical": ("alpha", "kept_rows"), "tile": ("kept_rows",)}.get(table, ())
         given = {name: value for name, value in (usual | given).items() if name in belongs}
     return Extension(**{"table": table, **given})
-
-
-def _listed(given):
-    return " and ".join(f"`{name}`" for name in given)

@@ -3,8 +3,8 @@
 import functools
 import inspect
 import typing
-import warnings
 
+from keras_posenc import checks
 from keras_posenc.extension import FORMER, former_extension
 from keras_posenc.retrieval.readings import Chunks, LateChunks, LateSpans
 
@@ -47,7 +47,7 @@ def former_arguments(function=None, *, opening=(), call=None):
         opened |= dict(zip(["kind"], chosen, strict=False))
         new = _new(given)
         if twice := new.keys() & kwargs.keys():
-            listed = _listed(former)
+            listed = checks.listed(former)
             raise TypeError(f"`{min(twice)}` of {of} has what {listed} had: give it alone.")
         if "extension" in new and "extension" not in places:
             opened["extension"] = new.pop("extension")
@@ -57,12 +57,7 @@ def former_arguments(function=None, *, opening=(), call=None):
         if opened:
             first, *others = args or (kwargs.pop("directory"),)
             args = (Unopened(first, opened), *others)
-        warnings.warn(
-            f"{of}: call {_shown(of, places, new, opened, call)} in place of {_listed(former)}, "
-            "which works until version 0.7.",
-            DeprecationWarning,
-            stacklevel=2,
-        )
+        checks.warn_former(of, f"call {_shown(of, places, new, opened, call)}", former)
         return function(*args, **kwargs)
 
     return with_former
@@ -114,7 +109,3 @@ def _text(value):
         return "LateSpans(spans)"
     # Strings, readings and extensions are written as short strings.
     return repr(value if isinstance(value, (int, float, list, dict)) else str(value))
-
-
-def _listed(names):
-    return " and ".join(f"`{name}`" for name in names)

@@ -4,8 +4,8 @@ import dataclasses
 import functools
 import inspect
 import typing
-import warnings
 
+from keras_posenc import checks
 from keras_posenc.extension import FORMER, Extension, former_extension
 
 
@@ -44,8 +44,8 @@ def _alone(current, given):
     """Refuses an argument beside the one that replaced it."""
     if current is not None:
         raise TypeError(
-            f"{_listed(given)}: the argument that replaced it is given, too ({current!r}); leave "
-            "the former one out."
+            f"{checks.listed(given)}: the argument that replaced it is given, too ({current!r}); "
+            "leave the former one out."
         )
 
 
@@ -78,12 +78,7 @@ def former_settings(extension=None, **owners):
                     former += given
             if former:
                 shown = ", ".join(f"{name}={_written(value)}" for name, value in new.items())
-                warnings.warn(
-                    f"{function.__qualname__}: give {shown} in place of {_listed(former)}, which "
-                    f"work{'s' * (len(former) == 1)} until version 0.7.",
-                    DeprecationWarning,
-                    stacklevel=2,
-                )
+                checks.warn_former(function.__qualname__, f"give {shown}", former)
             return function(*args, **kwargs | new)
 
         return call
@@ -94,8 +89,3 @@ def former_settings(extension=None, **owners):
 def _written(value):
     """A value as a user would write it."""
     return repr(str(value) if isinstance(value, Extension) else value)
-
-
-def _listed(names):
-    names = [f"`{name}`" for name in names]
-    return ", ".join(names[:-1]) + " and " * (len(names) > 1) + names[-1]
