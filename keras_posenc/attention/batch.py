@@ -23,7 +23,7 @@ def splits_batch(q, rules):
     return shares and backend.batch_shards(q) > 1
 
 
-def attend_for_own_texts(path, q, k, v, grid, rules):
+def attend_per_device(path, q, k, v, grid, rules):
     """Computes path(q, k, v, grid, rules) on each device for its texts.
 
     Args:

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from keras_posenc import backend
-from keras_posenc.attention.batch import attend_for_own_texts, splits_batch
+from keras_posenc.attention.batch import attend_per_device, splits_batch
 from keras_posenc.attention.blocks import LANES, attend_in_blocks
 from keras_posenc.attention.fused import attend_fused, fused_cells, heads_of_map
 from keras_posenc.attention.local import attend_locally, local_rows
@@ -132,7 +132,7 @@ def _attend(q, k, v, grid, rules, with_map):
     in_loop = plan.local_rows or plan.block_rows is not None
     if not with_map and not splash and (in_loop or not fused) and splits_batch(q, rules):
         path = functools.partial(path, plan)
-        return attend_for_own_texts(path, q, k, v, grid, rules), None, None
+        return attend_per_device(path, q, k, v, grid, rules), None, None
     result = path(plan, q, k, v, grid, rules)
     return result if with_map else (result, None, None)
 

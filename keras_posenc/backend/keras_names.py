@@ -5,6 +5,7 @@ such name, Keras does it, and one line is logged. `tests/backend/test_keras_name
 supported Keras.
 """
 
+import contextlib
 import functools
 import logging
 
@@ -33,11 +34,16 @@ def _has_moments():
     return all(callable(getattr(keras.optimizers.AdamW, name, None)) for name in names)
 
 
+def _has_lazy_modules():
+    return hasattr(_tensorflow(), "_available")
+
+
 # Use -> whether Keras has its names, and what follows without them.
 USES = {
     "scopes": (_has_scopes, "layers are called with all that Keras does around a call"),
     "graphs": (_has_graphs, "the calls of a functional model cannot be read"),
     "moments": (_has_moments, "AdamW is computed without fused kernels"),
+    "lazy modules": (_has_lazy_modules, "TensorFlow is imported with any backend"),
 }
 
 
@@ -64,6 +70,23 @@ def _scopes():
 def scope(name):
     """What Keras has set for all calls of this thread under a name, such as "autocast_scope"."""
     return _scopes().__dict__.get(name)
+
+
+def _tensorflow():
+    from keras.src.utils.module_utils import tensorflow
+
+    return tensorflow
+
+
+@contextlib.contextmanager
+def hidden_tensorflow():
+    """Within it, Keras takes TensorFlow as not installed."""
+    module = _tensorflow()
+    known, module._available = module._available, False
+    try:
+        yield
+    finally:
+        module._available = known
 
 
 def is_recomputed(layer):

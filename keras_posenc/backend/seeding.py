@@ -4,7 +4,8 @@ import contextlib
 import sys
 
 import keras
-from keras.src.utils.module_utils import tensorflow
+
+from keras_posenc.backend.keras_names import has, hidden_tensorflow
 
 
 def set_random_seed(seed):
@@ -25,11 +26,6 @@ def without_tensorflow():
     seconds, and prints lines about the processor in front of all else. None of those types can be
     there without it.
     """
-    if "tensorflow" in sys.modules or keras.backend.backend() == "tensorflow":
+    needed = "tensorflow" in sys.modules or keras.backend.backend() == "tensorflow"
+    with contextlib.nullcontext() if needed or not has("lazy modules") else hidden_tensorflow():
         yield
-        return
-    known, tensorflow._available = tensorflow._available, False
-    try:
-        yield
-    finally:
-        tensorflow._available = known

@@ -44,8 +44,8 @@ def weigh_loss(value, loss, y_pred, sample_weight):
     if value is None or alone or not is_mean or isinstance(loss, (dict, list, tuple)):
         return value
     if reduction == "mean_with_sample_weight" and sample_weight is not None:
-        own = tf.reduce_sum(tf.cast(sample_weight, value.dtype))
+        part = tf.reduce_sum(tf.cast(sample_weight, value.dtype))
     else:
-        own = tf.cast(tf.shape(keras.tree.flatten(y_pred)[0])[0], value.dtype)
-    whole = context.all_reduce("sum", own)
-    return value * tf.math.divide_no_nan(context.num_replicas_in_sync * own, whole)
+        part = tf.cast(tf.shape(keras.tree.flatten(y_pred)[0])[0], value.dtype)
+    whole = context.all_reduce("sum", part)
+    return value * tf.math.divide_no_nan(context.num_replicas_in_sync * part, whole)

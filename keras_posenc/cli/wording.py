@@ -31,11 +31,11 @@ def in_options(text, flags):
     >>> in_options("raise `max_length`: chunks=2 is few", ({"max_length": "--max-length"}, {}))
     'raise --max-length: chunks=2 is few'
     """
-    own, others = flags
+    of_command, others = flags
 
     def option(found):
         name = next(filter(None, found.group("quoted", "true", "given", "bare")))
-        flag = own.get(name, others.get(found["quoted"]))
+        flag = of_command.get(name, others.get(found["quoted"]))
         return found[0] if flag is None else f"{flag} {found['value'] or ''}".rstrip()
 
     return NAMED.sub(option, WITH_OPTION.sub(r"\1", text))
