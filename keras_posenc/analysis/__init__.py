@@ -2,6 +2,7 @@
 
 from keras_posenc.analysis.checkpoint_contents import heads_in, inspect_checkpoint, open_model
 from keras_posenc.analysis.contextual import write_contextual_report
+from keras_posenc.analysis.copied_settings import copy_settings
 from keras_posenc.analysis.gallery import describe_encoding, encoding_table, facts
 from keras_posenc.analysis.measure import (
     attention_map,
@@ -27,6 +28,7 @@ __all__ = [
     "attention_inputs",
     "attention_map",
     "contextual_positions",
+    "copy_settings",
     "cross_attention",
     "decay_curve",
     "describe_encoding",

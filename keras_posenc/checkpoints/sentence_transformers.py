@@ -300,7 +300,7 @@ def sentence_transformers_files(directory, longest, layout=EMBEDDER):
 
     Args:
         directory: str or path. One without `modules.json` is a transformer alone.
-        longest: int. Tokens after which texts are to be cut.
+        longest: int. Tokens after which texts are to be cut; None as in `directory`.
         layout: `Layout` of the model.
 
     Returns:
@@ -315,7 +315,8 @@ def sentence_transformers_files(directory, longest, layout=EMBEDDER):
     index = transformer.index
     rows = parse_json(read_bytes(index))
     rows[0]["path"] = ""
-    settings = {**transformer.config, "max_seq_length": longest}
+    cut = {} if longest is None else {"max_seq_length": longest}
+    settings = {**transformer.config, **cut}
     files = {MODULES: json.dumps(rows, indent=2).encode()}
     files[TRANSFORMER_CONFIGS[0]] = json.dumps(settings, indent=1).encode()
     prompts = index.parent / MODEL_CONFIG

@@ -234,13 +234,17 @@ def _convert(arguments):
         save = replace_file(output, "model.save(partial)")
     else:
         save = call("save_checkpoint", Name("model"), output, format=form, **saving)
+    copied = form == "huggingface"
+    sources = [each for each in (checkpoint, arguments.get("adapter")) if each is not None]
+    length = {"max_length": saving["positions"]} if "positions" in saving else {}
     return program(
-        "from keras_posenc.analysis import open_model",
+        f"from keras_posenc.analysis import {'copy_settings, ' * copied}open_model",
         form != "keras" and "from keras_posenc.checkpoints import save_checkpoint",
         form == "keras" and REPLACING,
         "",
         f"model = {call('open_model', checkpoint, **arguments)}",
         save,
+        copied and call("copy_settings", sources, output, **length),
         f"print({literal(output)})",
     )
 

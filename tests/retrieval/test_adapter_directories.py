@@ -77,6 +77,21 @@ def folders(request, base, tmp_path):
     return adapter, merged
 
 
+def test_convert_keeps_what_lies_beside_the_adapter(folders, tmp_path, capsys):
+    adapter, _ = folders
+    settings = json.loads((adapter / "adapter_config.json").read_text())
+    base = settings["base_model_name_or_path"]
+    found = []
+    for number, arguments in enumerate(([str(adapter)], [base, "--adapter", str(adapter)])):
+        output = tmp_path / f"converted-{number}"
+        main(["convert", arguments[0], str(output), *arguments[1:]])
+        found.append(embed(output, TEXTS, verbose=0))
+    expected = embed(adapter, TEXTS, verbose=0)
+    for vectors in found:
+        np.testing.assert_allclose(vectors, expected, atol=1e-6)
+    assert np.abs(embed(base, TEXTS, verbose=0) - expected).max() > 1e-3
+
+
 def test_the_directory_is_read_as_the_merged_model(folders, base, tmp_path):
     adapter, merged = folders
     found, expected = (embed(each, TEXTS, verbose=0) for each in folders)

@@ -1,0 +1,41 @@
+"""What lies beside the weights in a directory, for a checkpoint that was written elsewhere."""
+
+import contextlib
+import os
+import pathlib
+
+from keras_posenc.adapter_directories import base_of
+from keras_posenc.checkpoints.sentence_transformers import sentence_transformers_files
+from keras_posenc.text import Tokenizer
+
+
+def copy_settings(sources, directory, max_length=None):
+    """Writes tokenizer, pooling and prompts of other directories beside a checkpoint.
+
+    Args:
+        sources: list of str or path. Directories; of several, the last one that has a file counts.
+            What is no directory is left out.
+        directory: str or path. Where the checkpoint is.
+        max_length: int. Tokens after which sentence-transformers is to cut texts. Default: as in
+            `sources`.
+
+    Raises:
+        FileNotFoundError: if the base model of an adapter, or a module, is missing.
+        ValueError: if a directory cannot be read.
+
+    Example:
+
+    >>> _ = save_checkpoint(build_transformer_model("all-MiniLM-L6-v2"), "copy")
+    >>> copy_settings(["all-MiniLM-L6-v2"], "copy")
+    >>> embed("copy", ["A text."], verbose=0).shape
+    (1, 384)
+    """
+    sources = list(filter(os.path.isdir, sources))
+    bases = [base for source in sources if (base := base_of(source)) is not None]
+    for source in (*bases, *sources):  # an adapter alone takes from its base what it lacks
+        with contextlib.suppress(FileNotFoundError):  # no tokenizer
+            Tokenizer(source).save(directory)
+        for name, data in sentence_transformers_files(source, max_length).items():
+            path = pathlib.Path(directory, name)
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(data)
