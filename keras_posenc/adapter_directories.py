@@ -24,16 +24,21 @@ def base_of(directory):
 
     Raises:
         FileNotFoundError: if the base model is not a directory of this machine.
-        ValueError: if the file is damaged, or names no base model.
+        ValueError: if the file is damaged, names no base model, or one that is not opened because a
+            file from elsewhere asks for it: a network path, or another adapter.
     """
-    file = os.path.join(directory, CONFIG)
-    beside = (os.path.join(directory, name) for name in MODEL_CONFIGS)
-    if not os.path.isfile(file) or any(map(os.path.isfile, beside)):
+    if not _is_adapter_alone(directory):
         return None
+    file = os.path.join(directory, CONFIG)
     base = read_object(file, directory).get("base_model_name_or_path")
     if not isinstance(base, str) or not base:
         raise ValueError(f"{file} names no base model. Received: {quote(base)}. {_remedy('BASE')}")
     check_name(base)
+    if base.replace("\\", "/").startswith("//"):  # asking whether it is there would already connect
+        raise ValueError(
+            f"{file} names a network path as the base model. Received: {quote(base)}. "
+            f"{_remedy('BASE')}"
+        )
     if not os.path.isdir(base):
         raise FileNotFoundError(
             f"{directory} holds a LoRA adapter alone, and its base model {quote(base)} is no "
@@ -41,7 +46,18 @@ def base_of(directory):
         )
     if os.path.samefile(base, directory):
         raise ValueError(f"{file} names its own directory as the base model. {_remedy('BASE')}")
+    if _is_adapter_alone(base):
+        raise ValueError(
+            f"{file} names another adapter as the base model. Received: {quote(base)}. Merge that "
+            f"one into its base first: keras-posenc convert {quote(base)} OUTPUT. "
+            f"{_remedy('OUTPUT')}"
+        )
     return base
+
+
+def _is_adapter_alone(directory):
+    beside = (os.path.join(directory, name) for name in MODEL_CONFIGS)
+    return os.path.isfile(os.path.join(directory, CONFIG)) and not any(map(os.path.isfile, beside))
 
 
 def _remedy(base):

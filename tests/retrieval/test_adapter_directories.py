@@ -5,13 +5,13 @@ import shutil
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
-from keras_posenc import build_transformer_model, embed, finetune, search
+from keras_posenc import build_transformer_model, embed, finetune, rerank, search
 from keras_posenc.checkpoints import open_checkpoint, save_checkpoint
 from keras_posenc.cli import main
 from keras_posenc.models import read_config
-from keras_posenc.retrieval import open_embedder
+from keras_posenc.retrieval import Reranker, open_embedder
 from keras_posenc.text import Tokenizer
 
 pytestmark = pytest.mark.once
@@ -21,19 +21,20 @@ MODULE = "encoder.layer.1.attention.self.query"
 POOLING = {"word_embedding_dimension": 16, "pooling_mode": "cls", "include_prompt": True}
 
 
-def write(folder, base):
-    """Writes what PEFT does."""
+def write(folder, base, module=MODULE):
+    """Writes what PEFT does; returns what the adapter adds to a kernel."""
     rng = np.random.default_rng(0)
     factors = {"A": rng.normal(size=(2, 16)), "B": rng.normal(size=(16, 2))}
     name = "base_model.model.{}.lora_{}.weight"
     folder.mkdir(exist_ok=True)
     save_file(
-        {name.format(MODULE, side): each.astype("float32") for side, each in factors.items()},
+        {name.format(module, side): each.astype("float32") for side, each in factors.items()},
         folder / "adapter_model.safetensors",
     )
     settings = {"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["query"]}
     settings["base_model_name_or_path"] = str(base)
     (folder / "adapter_config.json").write_text(json.dumps(settings))
+    return factors["B"] @ factors["A"] * settings["lora_alpha"] / settings["r"]
 
 
 def write_modules(folder):
@@ -124,6 +125,32 @@ def test_it_is_fine_tuned_and_converted(folders, tmp_path):
         np.testing.assert_array_equal(one[name], other[name])
 
 
+def test_a_reranker_is_read_as_the_merged_model(tiny_model, tmp_path):
+    base = tiny_model("BertForSequenceClassification", num_labels=1)
+    added = write(tmp_path / "adapter", base, f"bert.{MODULE}")
+    merged = shutil.copytree(base, tmp_path / "merged")
+    arrays = load_file(merged / "model.safetensors")
+    arrays[f"bert.{MODULE}.weight"] += added.astype("float32")
+    save_file(arrays, merged / "model.safetensors", {"format": "pt"})
+    pairs = [("who lives", text) for text in TEXTS]
+    found, expected, without = (
+        Reranker(folder).predict(pairs, verbose=0)
+        for folder in (tmp_path / "adapter", merged, base)
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    assert np.abs(without - expected).max() > 1e-4
+    best = rerank(tmp_path / "adapter", pairs[0][0], TEXTS, verbose=0)
+    assert [row["corpus_id"] for row in best] == np.argsort(-expected, kind="stable").tolist()
+
+
+def test_an_adapter_on_an_adapter_and_a_circle_are_refused(tmp_path):
+    write(tmp_path / "one", tmp_path / "two")
+    write(tmp_path / "two", tmp_path / "one")
+    for reads in (open_checkpoint, read_config, Tokenizer, open_embedder):
+        with pytest.raises(ValueError, match="names another adapter as the base model"):
+            reads(tmp_path / "one")
+
+
 @pytest.mark.parametrize(
     "named, error, words",
     [
@@ -132,6 +159,8 @@ def test_it_is_fine_tuned_and_converted(folders, tmp_path):
         (None, ValueError, "names no base model. Received: None"),
         ("", ValueError, "names no base model. Received: ''"),
         ("adapter", ValueError, "names its own directory as the base model"),
+        ("//host/share", ValueError, "names a network path as the base model"),
+        (r"\\host\share", ValueError, "names a network path as the base model"),
     ],
 )
 def test_a_base_model_that_is_not_there(tmp_path, monkeypatch, named, error, words):

@@ -15,6 +15,7 @@ import pytest
 from keras_posenc import embed, embedder
 from keras_posenc.losses import MarginMSE, MaxSimRanking
 from keras_posenc.retrieval import LateInteraction, MultiVectors, Vectors, maxsim, open_embedder
+from keras_posenc.retrieval.late_interaction.files import read_late_interaction
 from keras_posenc.text import FloatLabels
 
 QUERIES = ["who lives where?", "one"]
@@ -257,3 +258,32 @@ def test_refused_directories(colberts, minilm, tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             LateInteraction(folder).encode_queries(["one"], 0)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "name, file, key",
+    [
+        ("stanford", "artifact.metadata", "mask_punctuation"),
+        ("stanford", "artifact.metadata", "attend_to_mask_tokens"),
+        ("pylate", "config_sentence_transformers.json", "do_query_expansion"),
+        ("pylate", "config_sentence_transformers.json", "attend_to_expansion_tokens"),
+        ("native", "sentence_bert_config.json", "attend"),
+    ],
+)
+def test_a_switch_is_true_or_false(name, file, key, colberts, tmp_path):
+    """A text such as "false" would count as true in Python, and change the scores."""
+    shutil.copytree(colberts / name.replace("native", "pylate"), tmp_path, dirs_exist_ok=True)
+    if name == "native":  # sentence-transformers' settings stand with the transformer
+        (tmp_path / "config_sentence_transformers.json").write_text("{}")
+    settings, switch = json.loads((tmp_path / file).read_text()), {}
+    for value in (True, False, "false", "no", "true", 0, []):
+        given = {"query_expansion": {"strategy": "min", "length": 8, key: value}}
+        given = given if name == "native" else {key: value}
+        (tmp_path / file).write_text(json.dumps(settings | given))
+        if isinstance(value, bool):
+            switch[value] = read_late_interaction(tmp_path)[1:]
+            continue
+        with pytest.raises(ValueError, match=f"`{key}` must be true or false. Found "):
+            read_late_interaction(tmp_path)
+    assert switch[True] != switch[False]
