@@ -40,6 +40,7 @@ from keras_posenc.losses import (
     chains,
     matryoshka,
     multilabel,
+    passages,
     ranking,
     similarity,
     smoothed,

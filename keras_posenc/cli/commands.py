@@ -213,7 +213,7 @@ COMMANDS = (
         ("training.contextualize", OPTIMIZER),
         without=("name",),
         more={
-            **_optimizer("4e-5", 0),
+            **_optimizer("5e-5", 0),
             "checkpoint": {"help": "Directory of an embedder that pools by the mean"},
             "texts": {"help": f"Documents, best those to search. {TEXTS}"},
             "log_n": {"metavar": "N|none", "type": number_or_none},

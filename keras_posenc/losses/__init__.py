@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         MultilabelCategoricalCrossentropy,
         SparseMultilabelCategoricalCrossentropy,
     )
+    from keras_posenc.losses.passages import PassageRanking
     from keras_posenc.losses.ranking import ListwiseKL, MarginMSE, MaxSimRanking
     from keras_posenc.losses.similarity import (
         CoSENT,
@@ -31,6 +32,7 @@ __all__ = [
     "MaxSimRanking",
     "MultilabelCategoricalCrossentropy",
     "MultipleNegativesRanking",
+    "PassageRanking",
     "SmoothedSparseCategoricalCrossentropy",
     "SpanCrossentropy",
     "SparseMultilabelCategoricalCrossentropy",

@@ -35,7 +35,7 @@ def whole_batch(y_true, y_pred):
     return vectors, places, allowed
 
 
-def _cosines(y_true, y_pred):
+def batch_cosines(y_true, y_pred):
     """Cosines (B, (S - 1) N) of anchors and candidates, -1e9 for those that are no negatives, and
     the places (B,) of the positives."""
     unit = _unit(y_pred)
@@ -96,7 +96,7 @@ class MultipleNegativesRanking(keras.losses.Loss):
         self.scale = checks.number("scale", scale, above=0)
 
     def call(self, y_true, y_pred):
-        cosines, places = _cosines(y_true, y_pred)
+        cosines, places = batch_cosines(y_true, y_pred)
         return ops.sparse_categorical_crossentropy(places, self.scale * cosines, from_logits=True)
 
     def get_config(self):
@@ -221,7 +221,7 @@ class InBatchAccuracy(keras.metrics.Mean):
         super().__init__(name=name, dtype=dtype)
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        cosines, places = _cosines(y_true, y_pred)
+        cosines, places = batch_cosines(y_true, y_pred)
         nearest = ops.argmax(cosines, axis=-1)
         right = ops.equal(nearest, ops.cast(places, nearest.dtype))
         super().update_state(ops.cast(right, "float32"), sample_weight)

@@ -42,6 +42,7 @@ PEOPLE = [
     ("Rita", "she", "her", "honey"), ("Emil", "he", "his", "paper"),
 ]  # fmt: skip
 TEXTS = [STORY.format(name=n, p=p, o=o, thing=t) for n, p, o, t in PEOPLE]
+OPENING = 0.4  # as by default
 SHORT = {"max_length": 700, "train_length": 128, "steps": 2, "verbose": False}
 
 
@@ -66,7 +67,7 @@ def small(tmp_path_factory):
 
 @pytest.fixture
 def corpus(small):
-    return Corpus(TEXTS, Tokenizer(small), ENGLISH, 126, names=1.0)
+    return Corpus(TEXTS, Tokenizer(small), ENGLISH, 126, 1.0, OPENING)
 
 
 @pytest.mark.once
@@ -138,9 +139,17 @@ def test_a_name_without_one_clear_pronoun_is_none():
 
 
 @pytest.mark.once
+@pytest.mark.parametrize(("opening", "least", "most"), [(1.0, 40, 40), (0.0, 0, 20)])
+def test_a_name_is_in_the_first_sentence_of_a_fraction(small, opening, least, most):
+    corpus = Corpus(TEXTS, Tokenizer(small), ENGLISH, 500, 1.0, opening)
+    drawn = [corpus.draw(np.random.default_rng(step)).texts for step in range(40)]
+    assert least <= sum(len({copy[0] for copy in texts}) > 1 for texts in drawn) <= most
+
+
+@pytest.mark.once
 @pytest.mark.parametrize("names", [0.0, 1.0])
 def test_copies_differ_in_what_stands_far_before_the_passages(small, names):
-    corpus = Corpus(TEXTS, Tokenizer(small), ENGLISH, 126, names)
+    corpus = Corpus(TEXTS, Tokenizer(small), ENGLISH, 126, names, OPENING)
     for step in range(30):
         copies = corpus.draw(np.random.default_rng(step))
         texts, passages = copies.texts, copies.passages
@@ -159,7 +168,7 @@ def test_copies_differ_in_what_stands_far_before_the_passages(small, names):
 @pytest.mark.once
 def test_few_words_make_fewer_copies(small):
     tokenizer, rng = Tokenizer(small), np.random.default_rng(0)
-    copies = Corpus(TEXTS[:2], tokenizer, None, 126, 0.0).draw(rng)
+    copies = Corpus(TEXTS[:2], tokenizer, None, 126, 0.0, OPENING).draw(rng)
     assert len(copies.texts) == len(copies.named) < COPIES
     batch = CopyBatches(tokenizer, 128, 700, skips=True, window=64)(copies, rng)
     assert batch.inputs["token_ids"].shape[0] == COPIES
@@ -172,7 +181,7 @@ def test_few_words_make_fewer_copies(small):
 @pytest.mark.once
 def test_one_long_text_is_compared_with_its_own_parts(small):
     tokenizer = Tokenizer(small)
-    corpus = Corpus([" ".join(TEXTS * 8)], tokenizer, ENGLISH, 126, 1.0)
+    corpus = Corpus([" ".join(TEXTS * 8)], tokenizer, ENGLISH, 126, 1.0, OPENING)
     assert len(corpus.sentences) == round(sum(map(sum, corpus.counts)) / 2000) > 1
     assert corpus.summary().endswith("of 1 of 1 texts")
     assert corpus.draw(np.random.default_rng(0)).passages
@@ -447,6 +456,7 @@ def test_what_cannot_be_trained(small, tmp_path):
     refused("max_length.* at least 128", max_length=100)
     refused("`language` must be one of", language="xx")
     refused("names.* at most 1", names=1.5)
+    refused("`opening` must be .* at least 0.* -0.5", opening=-0.5)
     refused("log_n", log_n=1)
     refused("There is no directory", FileNotFoundError, source=tmp_path / "none")
     kinds = {"": "Transformer", "1_Pooling": "Pooling"}

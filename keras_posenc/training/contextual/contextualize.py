@@ -64,6 +64,7 @@ def contextualize(
     steps=120,
     optimizer="adamw",
     names=None,
+    opening=0.4,
     language="auto",
     log_n=128,
     extension="hierarchical:0.2,kept_rows=1",
@@ -108,6 +109,9 @@ def contextualize(
             The default has a learning rate of 5e-5 and no weight decay.
         names: float in [0, 1] or None. Fraction of the steps that exchange names; the others
             exchange words. None: 0.8 if `language` has pronouns, otherwise 0.
+        opening: float in [0, 1]. Fraction of the copies that have a name or word in their first
+            sentence. In the others, other text stands before it. Less of them trains documents
+            that introduce names later, at the cost of names in first sentences.
         language: str or None. A key of `keras_posenc.training.LANGUAGES`, which has the pronouns of
             each language and can be extended. "auto": the one whose words are frequent in the
             texts, if any. None: words are exchanged, and no names.
@@ -223,7 +227,7 @@ def _digest(*texts):
 def _corpus(texts, what, tokenizer, recipe):
     language = LANGUAGES.get(recipe.language) if recipe.names else None
     size = recipe.train_length - tokenizer.special_tokens()
-    corpus = Corpus(texts, tokenizer, language, size, recipe.names)
+    corpus = Corpus(texts, tokenizer, language, size, recipe.names, recipe.opening)
     if not corpus.subjects:
         raise ValueError(
             f"`texts` must have names or words that repeat in a text, to {what} on. None of "

@@ -13,9 +13,8 @@ COPIES, PASSAGES = 4, 12
 INTRODUCTION, SENTENCE, PASSAGE = 64, 32, 40
 TRIES = 8  # texts that fill one gap, at most
 PIECE = 2000  # tokens after which a long text is cut, so that its parts are compared
-# Fractions of the copies: two texts in place of one, passages that stand apart in other text, a
-# name in the first sentence.
-PAIRED, SCATTERED, FIRST = 0.85, 0.35, 0.4
+# Fractions of the copies: two texts in place of one, passages that stand apart in other text.
+PAIRED, SCATTERED = 0.85, 0.35
 # Lengths of copies as fractions of the longest, and how often each is drawn. Short ones cost less,
 # and their positions are as far apart as those of long ones, because ids are skipped.
 LENGTHS, DRAWN = (1 / 3, 2 / 3, 1), (0.5, 0.35, 0.15)
@@ -83,10 +82,12 @@ class Corpus:
         language: `Language`, or None if no pronouns are known.
         size: int. Tokens of a copy, without special tokens.
         names: float in [0, 1]. Fraction of the copies that differ in names, the others in words.
+        opening: float in [0, 1]. Fraction of the copies that have one in their first sentence.
     """
 
-    def __init__(self, texts, tokenizer, language, size, names):
-        self.language, self.size, self.fraction = language, size, names
+    def __init__(self, texts, tokenizer, language, size, names, opening):
+        self.language, self.size = language, size
+        self.fraction, self.opening = names, opening
         self.sentences, self.counts, self.origins = [], [], []
         for number, text in enumerate(texts):
             sentences = sentences_of(text)
@@ -174,7 +175,7 @@ class Corpus:
         room = size - sum(part.tokens for part in (*opened, *body))
         gap = int(rng.integers(0, max(1, room + 1)))
         places = np.sort(rng.integers(0, gap + 1, len(opened)))
-        if rng.random() < FIRST:
+        if rng.random() < self.opening:
             places[0] = 0
         parts, before = [], 0
         for part, place in zip(opened, places, strict=True):

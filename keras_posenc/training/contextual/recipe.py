@@ -22,6 +22,7 @@ class ContextualRecipe(StretchRecipe):
             checks.whole("log_n", self.log_n, least=2, why="ln 1 is 0")
         if self.names is not None:
             checks.number("names", self.names, least=0, most=1)
+        checks.number("opening", self.opening, least=0, most=1)
         checks.choice("language", self.language, ("auto", None, *LANGUAGES))
 
     def record(self, **texts):

@@ -5,6 +5,7 @@ import typing
 
 import numpy as np
 
+from keras_posenc import checks
 from keras_posenc.losses.matryoshka import check_dimensions
 from keras_posenc.losses.similarity import InBatchAccuracy
 from keras_posenc.metrics.scores import unit_rows
@@ -15,6 +16,11 @@ from keras_posenc.text.files import FilePart
 from keras_posenc.text.groups import read_groups
 from keras_posenc.training.finetuning.embedding_losses import check_loss, loss_of
 from keras_posenc.training.finetuning.embedding_measures import distilled, ranked, scored
+from keras_posenc.training.finetuning.passages import (
+    check_passage,
+    encode_passages,
+    passage_model,
+)
 from keras_posenc.training.finetuning.task import (
     FinetuneTask,
     check_finite,
@@ -24,6 +30,7 @@ from keras_posenc.training.finetuning.task import (
 from keras_posenc.untrusted import quote
 
 SCORED = ["score"]
+IN_DOCUMENT = ["query", "document", "passage"]
 TEACHER = "scores"  # the last name where a teacher scored the documents of each query
 
 
@@ -50,32 +57,44 @@ class Embed(FinetuneTask):
     """The settings of `finetune(task="embed")`: vectors that are near where texts belong together.
 
     Documents are texts that belong together, with negatives or not; pairs with a score; or a query
-    and its documents with a teacher's scores. The label names are what the texts are: `anchor`,
+    and its documents with a teacher's scores; or, with `document_weight`, a query, a document and
+    the passage of it that answers the query. The label names are what the texts are: `anchor`,
     `positive`, `negative`, the last with a number if there are several, and `scores` if there are
-    those of a teacher; or `score`.
+    those of a teacher; or `score`; or `query`, `document` and `passage`.
+
+    A passage is a part of its document. Its vector is the mean of its tokens' features in the whole
+    document, as with reading="late:256" of `embed`. Its negatives are other passages of the same
+    document, with the weight `document_weight`, and those of the rest of the batch (InSeNT). In
+    files, the columns have these names.
 
     Args:
         pooling: str. How the features of the tokens become those of a text. One of "mean", "cls",
             "max", "last", "weighted_mean", "sqrt_mean".
         loss: str. "multiple_negatives_ranking" of tuples of texts (InfoNCE with the texts of the
             batch and hard negatives); "cosine_regression" or "cosent" of pairs with a score;
-            "margin_mse" or "listwise_kl" of documents with a teacher's scores. By default the first
-            that fits the documents. A number after a colon, as in "margin_mse:5", is the scale of
-            the cosines; otherwise it is 20.
+            "margin_mse" or "listwise_kl" of documents with a teacher's scores; "passage_ranking" of
+            passages in documents (`PassageRanking`). By default the first that fits the documents.
+            A number after a colon, as in "margin_mse:5", is the scale of the cosines; otherwise it
+            is 20.
         matryoshka: list of int. Dimensions of vectors to train, such as [384, 256, 128, 64].
             Vectors can then be shortened to these sizes.
         query_prompt: str. A text in front of the first text of each tuple.
         document_prompt: str. A text in front of the other texts, and after training in front of all
             texts without another prompt.
+        document_weight: float in [0, 1] or None. Weight of passages of the same document as
+            negatives. If given, documents are (query, document, passage).
 
     Raises:
         TypeError: if a setting has the wrong type.
-        ValueError: on an unknown loss or pooling, or dimensions that are no vector's.
+        ValueError: on an unknown loss or pooling, or dimensions that are no vector's; or if
+            `document_weight` is given and the pooling is not "mean".
 
     Example:
 
     >>> Embed(loss="cosent:10")
     Embed(loss='cosent:10')
+
+    Reference: [InSeNT](https://arxiv.org/abs/2505.24782) (`document_weight`).
     """
 
     pooling: str = "mean"
@@ -83,6 +102,7 @@ class Embed(FinetuneTask):
     matryoshka: list | None = None
     query_prompt: str | None = None
     document_prompt: str | None = None
+    document_weight: float | None = None
 
     name = "embed"
     output_per_name = False
@@ -105,6 +125,15 @@ class Embed(FinetuneTask):
             check_loss(self.loss)
         if self.matryoshka is not None:
             check_dimensions("matryoshka", self.matryoshka)
+        if self.document_weight is not None:
+            checks.number("document_weight", self.document_weight, least=0, most=1)
+            checks.choice("pooling", self.pooling, ("mean",))
+
+    def record(self):
+        record = super().record()
+        if self.document_weight is None:  # as until version 0.4
+            del record["document_weight"]
+        return record
 
     @property
     def prompts(self):
@@ -121,6 +150,8 @@ class Embed(FinetuneTask):
         return super().read_part(source, role, text, label)
 
     def read_file(self, path, text, label):
+        if self.document_weight is not None and text is None:
+            text, label = tuple(IN_DOCUMENT), False
         return read_groups(path, text, label)
 
     def read_unlabelled(self, path, text):
@@ -133,6 +164,13 @@ class Embed(FinetuneTask):
                 f"The text {where} is {quote(text)}: give pairs, or tuples (anchor, positive, "
                 "negative, ...), of texts."
             )
+        if self.document_weight is not None:
+            if len(text) != 3 or value is not None:
+                raise ValueError(
+                    f"The text {where} is {quote(text)}: with `document_weight`, give (query, "
+                    "document, passage), without scores."
+                )
+            check_passage(where, *text[1:])
         if value is None:
             return None
         try:
@@ -158,6 +196,8 @@ class Embed(FinetuneTask):
 
     def label_names(self, train):
         label_names = _names(train.texts[0], train.labels[0])
+        if self.document_weight is not None:
+            return list(IN_DOCUMENT)
         self.check_label_names(train, label_names, "train")
         return label_names
 
@@ -165,7 +205,10 @@ class Embed(FinetuneTask):
         for line, group, score in zip(
             documents.lines, documents.texts, documents.labels, strict=True
         ):
-            if _names(group, score) != label_names:
+            names = _names(group, score)
+            if label_names == IN_DOCUMENT and len(names) == 3 and score is None:
+                names = label_names
+            if names != label_names:
                 has = "without a score" if score is None else "with a score"
                 raise ValueError(
                     f"{role}, line {line}: {len(group)} texts {has}, where the training's first "
@@ -197,15 +240,32 @@ class Embed(FinetuneTask):
                 f"{batches.shapes}."
             )
 
+    def encoded(self, texts, text_model):
+        if text_model.label_names != IN_DOCUMENT:
+            return None
+        prompts = text_model.prompts or {}
+        return encode_passages(
+            texts,
+            text_model.tokenizer,
+            text_model.max_length,
+            prompts.get("query", ""),
+            prompts.get("document", ""),
+        )
+
     def model(self, encoder, label_names):
         return embedder(encoder, self.pooling)
 
     def trained(self, model, label_names):
+        if label_names == IN_DOCUMENT:
+            return passage_model(model)
         return similarity(
             model, 2 if label_names == SCORED else len(label_names) - (label_names[-1] == TEACHER)
         )
 
     def make_loss(self, label_names):
+        if label_names == IN_DOCUMENT:
+            more = {"document_weight": self.document_weight}
+            return loss_of("passages of documents", self.loss, self.matryoshka, **more)
         kind = "groups with a teacher's scores" if label_names[-1] == TEACHER else "groups"
         kind = "pairs with a score" if label_names == SCORED else kind
         return loss_of(kind, self.loss, self.matryoshka)
@@ -221,6 +281,8 @@ class Embed(FinetuneTask):
         return unit_rows(pooled(batches, outputs, pool))
 
     def measure(self, finetuned, documents, verbose):
+        if finetuned.label_names == IN_DOCUMENT:
+            return self._measure_passages(finetuned, documents)
         groups = [finetuned.with_prompts(group) for group in documents.texts]
         texts = list(dict.fromkeys(text for group in groups for text in group))
         order = {text: number for number, text in enumerate(texts)}
@@ -232,6 +294,29 @@ class Embed(FinetuneTask):
             return ranked(vectors, groups, lengths)
         measure = scored if finetuned.label_names == SCORED else distilled
         return measure(vectors, groups, np.array(documents.labels), lengths)
+
+    def _measure_passages(self, finetuned, documents):
+        """Where the passage of each query stands among those of all queries. One that is cut off is
+        not found."""
+        rows = self.encoded(documents.texts, finetuned)
+        whole = [number for number, row in enumerate(rows) if row]
+        vectors = np.zeros((len(rows), 2, finetuned.model.output_shape[-1]), "float32")
+        vectors[:, 0, 0], vectors[:, 1, 0] = 1, -1
+        lengths = np.full(len(rows), finetuned.max_length or 0)
+        if whole:
+            plain = dataclasses.replace(finetuned, prompt="", prompts=None)
+            batches = plain.batches([rows[number] for number in whole], apart=True)
+            model = passage_model(finetuned.model)
+            found = batches.restore_order(model.predict(batches, verbose=0))[:, :2]
+            vectors[whole] = unit_rows(found.reshape(-1, found.shape[-1])).reshape(found.shape)
+            lengths[whole] = batches.lengths
+        texts = [(query, None) for query, *_ in documents.texts]
+        texts += [(document, passage) for _, document, passage in documents.texts]
+        order = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+        numbers = np.array([order[text] for text in texts])
+        every = np.zeros((len(order), vectors.shape[-1]), "float32")
+        every[numbers] = np.concatenate([vectors[:, 0], vectors[:, 1]])
+        return ranked(every, numbers.reshape(2, -1).T, lengths)
 
     def predictions(self, texts, results, label_names):
         return [Vector([float(value) for value in row]) for row in results]

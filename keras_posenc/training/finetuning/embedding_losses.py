@@ -4,6 +4,7 @@ import inspect
 
 from keras_posenc import checks
 from keras_posenc.losses.matryoshka import Matryoshka
+from keras_posenc.losses.passages import PassageRanking
 from keras_posenc.losses.ranking import ListwiseKL, MarginMSE
 from keras_posenc.losses.similarity import (
     CoSENT,
@@ -16,6 +17,7 @@ LOSSES = {
     "multiple_negatives_ranking": (MultipleNegativesRanking, "groups"),
     "cosine_regression": (CosineRegression, "pairs with a score"),
     "cosent": (CoSENT, "pairs with a score"),
+    "passage_ranking": (PassageRanking, "passages of documents"),
     "margin_mse": (MarginMSE, "groups with a teacher's scores"),
     "listwise_kl": (ListwiseKL, "groups with a teacher's scores"),
 }
@@ -43,13 +45,14 @@ def check_loss(loss):
     return name, checks.number(f"loss={name}:", scale, above=0, remedy=remedy)
 
 
-def loss_of(kind, loss, dimensions):
+def loss_of(kind, loss, dimensions, **more):
     """The loss for documents of a kind.
 
     Args:
         kind: one of the kinds in `LOSSES`.
         loss: str or None, as in `check_loss`. None takes the first that fits.
         dimensions: list of int or None, those of Matryoshka vectors.
+        **more: further arguments of the loss.
 
     Returns:
         `keras.losses.Loss`.
@@ -65,7 +68,7 @@ def loss_of(kind, loss, dimensions):
             f"{' or '.join(fitting)}, or other documents."
         )
     options = {"scale": SCALE if scale is None else scale} if _has_scale(name) else {}
-    found = LOSSES[name][0](**options, reduction=MEAN)
+    found = LOSSES[name][0](**options, **more, reduction=MEAN)
     return found if dimensions is None else Matryoshka(found, dimensions, reduction=MEAN)
 
 

@@ -130,6 +130,11 @@ class FinetuneTask(Settings):
         """Keywords of a `TextModel`: the prompts that it is made with."""
         return {}
 
+    def encoded(self, texts, text_model):
+        """The texts as ids, with all prompts, if the task encodes them itself; one is None if
+        what counts of it is cut off."""
+        return None
+
     def stride_of(self, length):
         """How many tokens neighbouring windows of `length` share, or None without windows."""
         return None

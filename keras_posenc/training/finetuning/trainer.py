@@ -99,10 +99,30 @@ class Trainer:
             texts, targets = take(texts, short_enough), take(targets, short_enough)
         if self.task.class_weight is not None:
             options["class_weight"] = self.task.class_weight
+        at_length, texts, targets = self._encoded(at_length, texts, targets)
         with unlogged_truncation(length < self.recipe.longest):  # a later stage reads the rest
             batches = at_length.batches(texts, targets, **options)
         self.task.check_batches(batches, self.finetuned.label_names)
         return batches
+
+    def _encoded(self, text_model, texts, targets):
+        """What makes the batches, of a task that encodes its texts itself."""
+        rows = self.task.encoded(texts, text_model)
+        if rows is None:
+            return text_model, texts, targets
+        kept, length = [number for number, row in enumerate(rows) if row], text_model.max_length
+        if not kept:
+            raise ValueError(
+                f"Every passage begins behind {length:,} tokens of its document: give a larger "
+                "max_length."
+            )
+        if len(kept) < len(rows):
+            LOGGER.warning(
+                f"{len(rows) - len(kept):,} of {len(rows):,} passages begin behind {length:,} "
+                "tokens of their documents, and are not read."
+            )
+        plain = dataclasses.replace(text_model, prompt="", prompts=None)
+        return plain, [rows[number] for number in kept], take(targets, kept)
 
     @functools.cached_property
     def token_counts(self):
@@ -244,13 +264,12 @@ class Trainer:
     @functools.cached_property
     def _judged_batches(self):
         """`TextBatches` of the documents to evaluate with the metrics of the user."""
-        return {
-            role: self.finetuned.batches(
-                part.texts, self.task.targets(part), **self.task.training_options()
-            )
-            for role, part in self.documents.items()
-            if part and role != "train"
-        }
+        found = {}
+        for role, part in self.documents.items():
+            if part and role != "train":
+                how = self._encoded(self.finetuned, part.texts, self.task.targets(part))
+                found[role] = how[0].batches(*how[1:], **self.task.training_options())
+        return found
 
     def _measure(self, role, verbose):
         judged = self.task.measure(self.finetuned, self.documents[role], verbose)

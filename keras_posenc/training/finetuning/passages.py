@@ -1,0 +1,138 @@
+"""Passages in their documents: how rows of (query, document, passage) are read and pooled."""
+
+import weakref
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_posenc.models.inputs import inputs_of
+from keras_posenc.models.model import TransformerModel, model_on
+from keras_posenc.models.pooling import MaskedPooling
+from keras_posenc.untrusted import quote
+
+NEGATIVES = 7  # other passages of a document that a query is compared with, at most
+MARK = 1  # of the tokens of a query, and of its passage; other passages have the next numbers
+
+
+def check_passage(where, document, passage):
+    """Refuses a passage that does not stand in its document once."""
+    count = document.count(passage)
+    if count != 1:
+        raise ValueError(
+            f"The text {where} has the passage {quote(passage)}, which stands in its document "
+            f"{count} times: give a part of the document as it is written there, and so much of it "
+            "that it stands there once."
+        )
+
+
+def encode_passages(groups, tokenizer, max_length, query_prompt="", document_prompt=""):
+    """Encodes queries and documents, and marks the tokens of the passages.
+
+    The other passages are as long as the right one, before and behind it.
+
+    Args:
+        groups: list of (query, document, passage), each a str.
+        tokenizer: `Tokenizer`.
+        max_length: int or None.
+        query_prompt, document_prompt: str.
+
+    Returns:
+        list of ((query ids, marks), (document ids, marks)), for `TextBatches(apart=True)`. Tokens
+            with mark 1 are those of the query or of the passage, those of other passages have 2, 3
+            and so on, and 0 is none. None for a passage that begins behind `max_length` tokens.
+    """
+    found, first = [], tokenizer.assemble([-1])[0].index(-1)
+    for number, (query, document, passage) in enumerate(groups):
+        check_passage(f"with the number {number}", document, passage)
+        query_ids, _ = tokenizer.encode(query_prompt + query, max_length=max_length)
+        text = document_prompt + document
+        ((ids, offsets),) = tokenizer.contents([text], offsets=True)
+        start = len(document_prompt) + document.index(passage)
+        offsets = np.array(offsets, int).reshape(-1, 2)
+        prompt = int((offsets[:, 1] <= len(document_prompt)).sum()) if document_prompt else 0
+        inside = (offsets[:, 0] < start + len(passage)) & (offsets[:, 1] > start)
+        document_ids, _ = tokenizer.assemble(list(ids), max_length=max_length)
+        room = len(document_ids) - tokenizer.special_tokens()
+        places = np.flatnonzero(inside[:room])
+        if not len(places):
+            found.append(None)
+            continue
+        marks = np.zeros(len(document_ids), int)
+        marks[first + places] = MARK
+        for mark, other in enumerate(_others(places, prompt, room), MARK + 1):
+            marks[first + other] = mark
+        found.append(((query_ids, [MARK] * len(query_ids)), (document_ids, marks.tolist())))
+    return found
+
+
+def _others(places, first, end):
+    """Places of at most `NEGATIVES` other passages between two places, evenly spread."""
+    size = len(places)
+    before = [np.arange(at - size, at) for at in range(int(places[0]), first + size - 1, -size)]
+    behind = [np.arange(at, at + size) for at in range(int(places[-1]) + 1, end - size + 1, size)]
+    every = [*reversed(before), *behind]
+    if len(every) <= NEGATIVES:
+        return every
+    return [every[round(i)] for i in np.linspace(0, len(every) - 1, NEGATIVES)]
+
+
+class MarkedPassages(keras.layers.Wrapper):
+    """Averages the features of marked tokens: those of a query, and of passages of a document.
+
+    Args:
+        layer: a model from ids (B, T) to features (B, T, D).
+
+    Call arguments:
+        inputs: dict of `token_ids` (B, 2, T), those of a query and a document.
+        marks: (B, 2, T) ints, as `encode_passages` makes them.
+
+    Returns:
+        (B, 2 + N, D): the query, its passage, and other passages, which are 0 if there are none.
+    """
+
+    def build(self, inputs_shape=None):
+        self.built = True
+
+    def call(self, inputs, marks, training=None):
+        tokens = inputs["token_ids"]
+        flat = ops.reshape(tokens, (-1, ops.shape(tokens)[2]))
+        ids = inputs_of(self.layer, {"token_ids": flat, "segment_ids": ops.zeros_like(flat)})
+        features = ops.cast(self.layer(ids, training=training), "float32")
+        features = ops.reshape(features, (-1, *ops.shape(tokens)[1:], features.shape[-1]))
+        numbers = ops.arange(1, MARK + NEGATIVES + 1, dtype=marks.dtype)
+        members = ops.cast(ops.equal(marks[..., None], numbers), "float32")
+        counts = ops.maximum(ops.sum(members, axis=2), 1.0)
+        means = ops.einsum("bstk,bstd->bskd", members, features) / counts[..., None]
+        return ops.concatenate([means[:, 0, :1], means[:, 1]], axis=1)
+
+    def compute_mask(self, inputs, marks=None, mask=None):
+        return None
+
+    def compute_output_spec(self, inputs, marks, training=None):
+        rows, width = inputs["token_ids"].shape[0], self.layer.output.shape[-1]
+        return keras.KerasTensor((rows, 1 + MARK + NEGATIVES, width), "float32")
+
+
+_MODELS = weakref.WeakKeyDictionary()  # so that measuring does not compile again
+
+
+def passage_model(embedder):
+    """The model that is trained: queries and documents with marks -> vectors (B, 2 + N, D).
+
+    Args:
+        embedder: `keras.Model` of an embedder that pools by the mean, (B, T) -> (B, D).
+
+    Returns:
+        `keras.Model` on the same weights, of inputs (B, 2, T).
+    """
+    if embedder not in _MODELS:
+        (pooling,) = (each for each in embedder.layers if isinstance(each, MaskedPooling))
+        features = keras.tree.flatten(pooling.input)[0]
+        inputs = {name: keras.Input((2, None), dtype="int32", name=name)
+                  for name in ("token_ids", "segment_ids")}  # fmt: skip
+        layer = MarkedPassages(model_on(embedder, features, "features"), name="passages")
+        # Marks are no segments of the encoder, so its ids are not checked by them.
+        vectors = layer({"token_ids": inputs["token_ids"]}, marks=inputs["segment_ids"])
+        _MODELS[embedder] = TransformerModel(inputs, vectors, name="passage-model")
+    return _MODELS[embedder]
