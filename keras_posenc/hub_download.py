@@ -24,6 +24,7 @@ SETTINGS = (
     "[0-9]*_*/config.json",
     "labels.json",
     "text_model.json",
+    "artifact.metadata",  # of Stanford's ColBERT
     # KerasHub's
     "metadata.json",
     "tokenizer.json",

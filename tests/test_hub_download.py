@@ -5,10 +5,12 @@ import http.server
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import threading
 
+import numpy as np
 import pytest
 
 import keras_posenc
@@ -22,6 +24,7 @@ FILES = {
     "model.safetensors": b"weights",
     "pytorch_model.bin": b"a pickle",
     "model.fp16.safetensors": b"other weights",
+    "artifact.metadata": b"{}",
     "vocab.txt": b"[PAD]\n",
     "1_Pooling/config.json": b"{}",
     "2_Dense/model.safetensors": b"more weights",
@@ -30,7 +33,7 @@ FILES = {
     "run.py": b"code",
 }
 TAKEN = {"config.json", "model.safetensors", "vocab.txt", "1_Pooling/config.json"}
-TAKEN |= {"2_Dense/model.safetensors"}
+TAKEN |= {"2_Dense/model.safetensors", "artifact.metadata"}
 # The package without what it imports by itself, since a backend takes seconds.
 SCRIPT = f"""
 import sys, types
@@ -121,7 +124,7 @@ def test_a_download_takes_what_is_read_and_says_so(hub):
     found = pathlib.Path(path)
     assert {str(p.relative_to(found)) for p in found.rglob("*") if p.is_file()} == TAKEN
     assert set(asked) == TAKEN
-    assert "Downloading hf://owner/name@v1.0 from the Hugging Face Hub: 5 files, 0.0 MB" in printed
+    assert "Downloading hf://owner/name@v1.0 from the Hugging Face Hub: 6 files, 0.0 MB" in printed
     # Again, and without a network: from the cache, in silence.
     for more in ({}, {"HF_HUB_OFFLINE": "1"}):
         asked.clear()
@@ -157,6 +160,64 @@ def test_what_cannot_be_downloaded(hub):
     _, printed = ask("hf://owner/name")
     assert "has no weights that are read from there" in printed and asked == []
     assert "a .bin or .pt file is a pickle" in printed
+
+
+@pytest.fixture
+def cached(tmp_path, monkeypatch):
+    """A function that puts a directory into a cache without a network, and returns its name."""
+    from huggingface_hub import constants
+
+    from keras_posenc.hub_download import _download
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    _download.cache_clear()
+
+    def put(directory):
+        folder = tmp_path / "models--owner--name"
+        shutil.copytree(directory, folder / "snapshots" / COMMIT)
+        (folder / "refs").mkdir()
+        (folder / "refs" / "main").write_text(COMMIT, "utf-8")
+        return "hf://owner/name"
+
+    yield put
+    _download.cache_clear()
+
+
+def test_every_kind_of_retrieval_opens_from_the_cache(cached, request, colberts):
+    from keras_posenc.retrieval import LateInteraction, open_embedder
+
+    name = cached(colberts / "pylate")
+    for opened in (open_embedder(name), LateInteraction(name)):
+        assert isinstance(opened, LateInteraction)
+        expected = LateInteraction(colberts / "pylate").encode_queries(["one"], verbose=0)
+        found = opened.encode_queries(["one"], verbose=0)
+        np.testing.assert_allclose(found.vectors, expected.vectors, atol=1e-6)
+
+
+def test_sparse_embedders_and_tokenizers_open_from_the_cache(cached, splade):
+    from keras_posenc import Tokenizer
+    from keras_posenc.retrieval import SparseEmbedder
+
+    name = cached(splade)
+    found = SparseEmbedder(name).encode_documents(["w1 w2"], verbose=0)
+    expected = SparseEmbedder(splade).encode_documents(["w1 w2"], verbose=0)
+    np.testing.assert_allclose(found.values, expected.values, atol=1e-6)
+    assert Tokenizer(name).encode("w1 w2") == Tokenizer(splade).encode("w1 w2")
+
+
+def test_rerankers_open_from_the_cache(cached, splade, tiny_config, tmp_path_factory):
+    from keras_posenc import Tokenizer, build_transformer_model, save_checkpoint
+    from keras_posenc.retrieval import Reranker, open_embedder
+
+    folder = tmp_path_factory.mktemp("reranker")
+    head = {"head": "sequence_classification", "label_names": ["score"]}
+    save_checkpoint(build_transformer_model(tiny_config, **head), folder)
+    Tokenizer(splade).save(folder)
+    name = cached(folder)
+    expected = Reranker(folder).rank("w1", ["w2 w3", "w4"], verbose=0)
+    for opened in (Reranker(name), open_embedder(name)):
+        assert opened.rank("w1", ["w2 w3", "w4"], verbose=0) == expected
 
 
 def test_without_the_package_a_name_stays_as_it_is(monkeypatch):

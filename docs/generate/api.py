@@ -3,6 +3,9 @@
 `python docs/generate/api.py` writes them, so that a code host shows them as well.
 """
 
+import __future__
+
+import ast
 import importlib
 import inspect
 import pathlib
@@ -23,6 +26,8 @@ OF_KERAS = (
     "get_build_config",
     "build_from_config",
 )
+# Annotations are not evaluated.
+LATER = __future__.annotations.compiler_flag
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of an object that is a default
 
 # The sentence that opens a page.
@@ -42,6 +47,7 @@ OPENINGS = {
     "tasks": "Synthetic tasks that show whether a model works on texts longer than in training.",
     "bench": "Runs of the synthetic tasks, and their tables and figures.",
     "analysis": "What encodings and models do with positions, as numbers and figures.",
+    "adapters": "Models as parts of other libraries, each of which must be installed.",
 }
 # Name of a page -> its title, the module, and the names there.
 PAGES = {
@@ -116,6 +122,7 @@ PAGES = {
     "tasks": ("Tasks", "keras_posenc.tasks", "__all__"),
     "bench": ("Benchmark", "keras_posenc.bench", "__all__"),
     "analysis": ("Analysis", "keras_posenc.analysis", "__all__"),
+    "adapters": ("Other libraries", "keras_posenc.adapters", "__all__"),
 }
 
 
@@ -229,7 +236,32 @@ def _signature(dotted, thing):
 
 
 def _thing(module, name):
-    return getattr(importlib.import_module(module), name)
+    found = importlib.import_module(module)
+    return _outline(found, name) if module == PAGES["adapters"][1] else getattr(found, name)
+
+
+def _outline(package, name):
+    """A class or function as it is written, without its bases and its code.
+
+    An adapter's base class belongs to a library that need not be installed here.
+    """
+    for path in sorted(pathlib.Path(package.__file__).parent.glob("*.py")):
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.name == name:
+                names = {"__name__": f"{package.__name__}.{path.stem}"}
+                bare = ast.fix_missing_locations(ast.Module([_without_code(node)], []))
+                exec(compile(bare, path, "exec", LATER), names)
+                return names[name]
+    raise LookupError(f"No file of {package.__name__} has {name}.")
+
+
+def _without_code(node):
+    body = node.body[:1] if ast.get_docstring(node) is not None else [ast.Pass()]
+    if isinstance(node, ast.ClassDef):
+        node.bases = []
+        body += [_without_code(each) for each in node.body if isinstance(each, ast.FunctionDef)]
+    node.body, node.decorator_list = body, []
+    return node
 
 
 def _purpose(thing):

@@ -216,6 +216,13 @@ def by_position():
     return _with(module.table(rows), rows, command, "by_position", "torch")
 
 
+def mteb():
+    """Scores by MTEB of sentence-transformers and of ours."""
+    module, rows = benchmark("mteb_scores"), _json("mteb")
+    table = module.markdown(module.lines(rows))
+    return _with(table, rows, "benchmarks/mteb_scores.py", "mteb", "torch")
+
+
 def context_tools():
     module = benchmark("context_tools")
     rows = _json("context_tools")
@@ -424,6 +431,7 @@ BLOCKS = {
     "distant_facts": distant_facts,
     "distant_context": distant_context,
     "by_position": by_position,
+    "mteb": mteb,
     "retrieval": retrieval,
     "fine_tuned": fine_tuned,
     "context_tools": context_tools,

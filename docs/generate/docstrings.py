@@ -29,9 +29,16 @@ def markdown(text):
     purpose, *sections = SECTION.split(text.rstrip() + "\n")
     parts = [_prose(purpose)]
     for title, body in zip(sections[::2], sections[1::2], strict=True):
-        entries = title in LISTS
-        parts += [f"**{TITLES[title]}**", _entries(body) if entries else _prose(_flush(body))]
+        parts += [f"**{TITLES[title]}**", _section(title, body)]
     return "\n\n".join(part for part in parts if part)
+
+
+def _section(title, body):
+    if title in LISTS:
+        return _entries(body)
+    if title.startswith("Example") and ">>>" not in body:  # code that no test can run
+        return f"```py\n{textwrap.dedent(body).strip()}\n```"
+    return _prose(_flush(body))
 
 
 def _flush(body):

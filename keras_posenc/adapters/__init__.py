@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from keras_posenc.adapters.keras_hub import EncoderBackbone, as_backbone
     from keras_posenc.adapters.langchain import LangChainEmbeddings
     from keras_posenc.adapters.llama_index import LlamaIndexEmbedding
+    from keras_posenc.adapters.mteb import MTEBEncoder
     from keras_posenc.adapters.ray import RayEmbedder
     from keras_posenc.adapters.scikit_learn import TextClassifier
     from keras_posenc.adapters.sides import Sides
@@ -19,6 +20,7 @@ __all__ = [
     "HaystackTextEmbedder",
     "LangChainEmbeddings",
     "LlamaIndexEmbedding",
+    "MTEBEncoder",
     "RayEmbedder",
     "Sides",
     "TextClassifier",

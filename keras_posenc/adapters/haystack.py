@@ -15,7 +15,7 @@ from keras_posenc.adapters.sides import Sides
 
 @component
 class HaystackTextEmbedder:
-    """The vector of a query.
+    """The vector of a query, as a component of a pipeline.
 
     Args:
         model, **opening: as in `Sides`.
@@ -41,7 +41,7 @@ class HaystackTextEmbedder:
 
 @component
 class HaystackDocumentEmbedder:
-    """Vectors of documents, or of their chunks, which late chunking gives the context of the whole.
+    """Vectors of documents, or of their chunks with the whole document as context.
 
     Args:
         model: as in `Sides`.

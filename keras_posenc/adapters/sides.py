@@ -1,7 +1,9 @@
 """One opened model for queries and for documents, each with the prompt of its side."""
 
+import numpy as np
+
 from keras_posenc.retrieval.dense.chunks import chunk_spans
-from keras_posenc.retrieval.dense.late_chunking import embed_spans
+from keras_posenc.retrieval.dense.late_chunking import ChunkVectors, embed_spans
 from keras_posenc.retrieval.embedders import open_embedder
 
 
@@ -12,6 +14,7 @@ class Sides:
         model: str or path of a directory of sentence-transformers, or of the `output` of
             `finetune`; or what `open_embedder` returns; or a `TextModel`, for texts of both sides.
         **opening: arguments of `open_embedder`, such as `max_length`. A `prompt` is for both sides.
+            Late chunks are averaged: these libraries take one vector per document.
 
     Example:
 
@@ -32,10 +35,25 @@ class Sides:
     def encode_documents(self, texts):
         """Vectors (N, D) of documents."""
         encode = getattr(self.model, "encode_documents", self.model.predict)
-        return encode(list(texts), verbose=0)
+        return one_per_text(encode(list(texts), verbose=0), len(texts))
+
+    def encode_texts(self, texts):
+        """Vectors (N, D) of texts that are neither queries nor documents."""
+        if not hasattr(self.model, "encode"):
+            return self.encode_documents(texts)
+        return one_per_text(self.model.encode(list(texts), None, verbose=0), len(texts))
 
     def encode_chunks(self, texts, tokens, overlap=0):
         """`ChunkVectors` by late chunking, with at most `tokens` tokens per chunk."""
         texts = list(texts)
         spans = [chunk_spans(text, self.model.tokenizer, tokens, overlap) for text in texts]
         return embed_spans(self.model, texts, spans, verbose=0)
+
+
+def one_per_text(found, count):
+    """The vectors (N, D) of texts; of `ChunkVectors` the means of each text's chunks."""
+    if not isinstance(found, ChunkVectors):
+        return found
+    sums = np.zeros((count, found.vectors.shape[1]), "float32")
+    np.add.at(sums, found.texts, found.vectors)
+    return sums / np.bincount(found.texts, minlength=count)[:, None]

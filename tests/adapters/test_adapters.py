@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from benchmark_modules import BENCHMARKS
 
 from keras_posenc.adapters import Sides
 from keras_posenc.retrieval import open_embedder
@@ -100,6 +101,85 @@ def test_sklearn(pretrained):
     np.testing.assert_array_equal(found, np.array(["a", "b", "c"])[proba.argmax(1)])
     assert (found == labels).mean() > 0.9  # it has learned them
     assert cross_val_score(classifier, texts, labels, cv=2).shape == (2,)
+
+
+def test_mteb_gives_the_scores_of_sentence_transformers(minilm, monkeypatch):
+    mteb = pytest.importorskip("mteb")
+    pytest.importorskip("sentence_transformers")
+    from sentence_transformers import SentenceTransformer
+
+    from keras_posenc.adapters import MTEBEncoder
+
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import long_documents
+    import mteb_passages
+
+    words = "river house law cat music bread stone war ship tree king school".split()
+    rng = np.random.default_rng(0)
+    texts = {f"text {n}": " ".join(rng.choice(words, 60)) for n in range(4)}
+    collection = long_documents.Collection([*texts], [*texts.values()], [])
+    for number, text in enumerate(texts.values()):
+        for depth in long_documents.DEPTHS:
+            start = round(50 * depth)
+            query = " ".join(text.split()[start : start + 10])
+            collection.queries.append(long_documents.Query(query, number, depth))
+    task = mteb_passages.Passages(collection)
+
+    def scores(model):
+        found = mteb.evaluate(model, task, cache=None, show_progress_bar=False)
+        return {
+            name: value
+            for name, value in found.task_results[0].scores["test"][0].items()
+            if isinstance(value, float)
+        }
+
+    theirs = SentenceTransformer(str(minilm), device="cpu")
+    theirs.max_seq_length = 32
+    expected = scores(theirs)
+    assert scores(MTEBEncoder(minilm, max_length=32)) == pytest.approx(
+        expected, abs=1e-5, nan_ok=True
+    )
+    assert 0 < expected["top1_depth_05"] <= 1 and 0.3 < expected["ndcg_at_10"] < 1
+    late = scores(MTEBEncoder(minilm, max_length=600, reading="late:16"))
+    assert late["ndcg_at_10"] > expected["ndcg_at_10"]  # it has read the rest
+
+
+def test_late_chunks_are_averaged(minilm):
+    text = "Ada is a chemist. She lives by the harbour."
+    sides = Sides(minilm, reading="late:4")
+    chunks = sides.model.encode_documents([text, "A cat."], verbose=0)
+    vectors = sides.encode_documents([text, "A cat."])
+    assert (chunks.texts == 0).sum() > 1
+    np.testing.assert_allclose(vectors[0], chunks.vectors[chunks.texts == 0].mean(0), atol=1e-6)
+    assert sides.encode_documents(["A cat."]).shape == sides.encode_texts(["A cat."]).shape
+
+
+def test_texts_of_no_side_have_the_prompt_of_all(minilm):
+    sides = Sides(minilm)
+    sides.model.sides = {"query": "query: ", "document": "passage: "}
+    plain = sides.encode_texts(["A cat."])
+    np.testing.assert_allclose(plain, sides.model.predict(["A cat."], verbose=0), atol=1e-6)
+    assert np.abs(plain - sides.encode_documents(["A cat."])).max() > 1e-3
+
+
+def test_faiss_finds_the_neighbours_of_search(pretrained):
+    faiss = pytest.importorskip("faiss")
+    from keras_posenc import embed
+    from keras_posenc.retrieval import search
+
+    rng = np.random.default_rng(0)
+    texts = [" ".join(f"w{n}" for n in rng.integers(1, 9, 6)) for _ in range(20)]
+    vectors = embed(pretrained, texts, verbose=0)
+    queries = embed(pretrained, TEXTS, queries=True, verbose=0)
+    found = search(pretrained, vectors, TEXTS, verbose=0, top_k=5)
+    for each in (vectors, queries):
+        faiss.normalize_L2(each)
+    index = faiss.IndexFlatIP(vectors.shape[1])
+    index.add(vectors)
+    scores, numbers = index.search(queries, 5)
+    assert [row["id"] - 1 for row in found] == numbers.ravel().tolist()
+    np.testing.assert_allclose([row["score"] for row in found], scores.ravel(), atol=1e-6)
+    assert len({*numbers[:, 0].tolist()}) > 1
 
 
 def test_ray_batches(pretrained, expected):

@@ -145,7 +145,8 @@ class DenseEmbedder(Embedder, TextModel):
 
         Args:
             texts: list of str.
-            side: str, "query" or "document".
+            side: "query", "document", or None for texts that are neither, which get the prompt of
+                all texts.
             verbose: as in `TextModel.predict`.
             reading: as in `DenseEmbedder`, of a kind with the same length. Default: as opened, and
                 for queries without late chunking.
@@ -159,8 +160,9 @@ class DenseEmbedder(Embedder, TextModel):
         """
         if reading is None:
             reading = None if side == "query" and is_late(self.reading) else self.reading
-        self._check_prompt(self.sides[side])
-        model = self._with_prompt(self.sides[side])
+        prompt = self.prompt if side is None else self.sides[side]
+        self._check_prompt(prompt)
+        model = self._with_prompt(prompt)
         if reading is None:
             return model.predict(texts, verbose)
         kind_of_all(texts)
