@@ -1,8 +1,8 @@
 """A task for `mteb.evaluate`: long documents that are found by one of their passages.
 
-The documents and queries are those of benchmarks/long_documents.py, so no download is needed, and
-every model that MTEB can call is judged by the same scores: those of a retrieval task, and the
-fraction of queries whose document is first, by the depth of the query's passage in it.
+The documents and queries are those of benchmarks/long_documents.py, so no download is needed. MTEB
+judges every model by the same scores. Beside those of a retrieval task, these are the fractions of
+queries whose document is first, by the depth of the query's passage in it.
 """
 
 import datasets

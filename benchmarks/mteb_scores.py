@@ -5,8 +5,8 @@
     KERAS_BACKEND=torch python benchmarks/mteb_scores.py
     KERAS_BACKEND=torch python benchmarks/mteb_scores.py --table      # the results as a table
 
-The task is that of benchmarks/mteb_passages.py: other models can be judged by it as well. Both
-libraries read all-MiniLM-L6-v2, so the first two rows and the next two must be equal within 1e-5.
+The task is that of benchmarks/mteb_passages.py, which any other model can be judged by. Both
+libraries read all-MiniLM-L6-v2: the first two rows must be equal within 1e-5, and the next two.
 Results go to benchmarks/results/mteb.json and are not computed again.
 """
 
