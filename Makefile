@@ -77,7 +77,7 @@ test-jax: $(INSTALLED)
 
 test-oldest: $(OLDEST)
 	@$(call timed,oldest Keras,PYTHONPATH=$(OLDEST) KERAS_BACKEND=torch $(PYTEST) -m "not once" \
-		tests/encodings tests/layers tests/models)
+		tests/backend tests/encodings tests/layers tests/models)
 
 # What the compilers for TPUs and GPUs say, without any. They have 0.4 GB, so `make test` does
 # without; where they cannot be installed, the tests are skipped.

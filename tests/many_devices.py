@@ -41,7 +41,7 @@ LABELS = RNG.integers(0, 2, 8)
 def trained(folder, scope):
     """A model loaded from `folder` and trained for three steps, and the losses of the steps.
 
-    What it predicts, and the model itself in two formats, go to `folder` too.
+    The encoder and the model go to `folder` too, each in a format; their weights are returned.
     """
     keras.utils.set_random_seed(0)
     with scope:
@@ -52,17 +52,27 @@ def trained(folder, scope):
         history = model.fit(INPUTS, LABELS, batch_size=8, epochs=3, shuffle=False, verbose=0)
         save_checkpoint(encoder, f"{folder}/written")
         model.save(f"{folder}/model.keras")
-        predictions = [each.predict(INPUTS, verbose=0) for each in (encoder, model)]
-    return model, predictions, history.history["loss"]
+        return model, weights_of(encoder, model), history.history["loss"]
 
 
-def differences(folder, predictions, scope):
-    """How far the models in `folder`, read under another scope, are from the predictions."""
+def weights_of(encoder, model):
+    """Arrays by their paths. Equal ones predict the same; predictions would have to be traced."""
+    return [
+        {variable.path: keras.ops.convert_to_numpy(variable) for variable in each.weights}
+        for each in (encoder, model)
+    ]
+
+
+def differences(folder, weights, scope):
+    """How far the models in `folder`, read under another scope, are from the weights."""
     with scope:
         encoder = build_transformer_model(f"{folder}/written", hierarchical_position=True)
         model = keras.saving.load_model(f"{folder}/model.keras")
-        again = [each.predict(INPUTS, verbose=0) for each in (encoder, model)]
-    return [float(np.abs(a - b).max()) for a, b in zip(predictions, again, strict=True)]
+        again = weights_of(encoder, model)
+    return [
+        float(max(np.abs(other[path] - array).max() for path, array in one.items()))
+        for one, other in zip(weights, again, strict=True)
+    ]
 
 
 def collectives(model, mesh):
@@ -89,7 +99,7 @@ def on_jax(folder):
     model, _, copied = trained(folder, copies.scope())
     with copies.scope():
         of_copies = collectives(model, copies.device_mesh)
-    model, predictions, cut = trained(folder, pieces.scope())
+    model, weights, cut = trained(folder, pieces.scope())
     with pieces.scope():
         of_pieces = collectives(model, mesh)
     shards = {
@@ -102,7 +112,7 @@ def on_jax(folder):
         "losses": [one, copied, cut],
         "collectives": [of_copies, of_pieces],
         "shards": shards,
-        "differences": differences(folder, predictions, contextlib.nullcontext()),
+        "differences": differences(folder, weights, contextlib.nullcontext()),
     }
 
 
@@ -110,11 +120,13 @@ def on_tensorflow(folder):
     """One device, and copies of the model on two."""
     import tensorflow as tf
 
-    _, predictions, one = trained(folder, contextlib.nullcontext())
+    tf.config.run_functions_eagerly(True)  # what copies are compared with need not be compiled
+    _, weights, one = trained(folder, contextlib.nullcontext())
+    tf.config.run_functions_eagerly(False)
     copies = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    moved = differences(folder, predictions, copies.scope())
-    _, predictions, copied = trained(folder, copies.scope())
-    moved += differences(folder, predictions, contextlib.nullcontext())
+    moved = differences(folder, weights, copies.scope())
+    _, weights, copied = trained(folder, copies.scope())
+    moved += differences(folder, weights, contextlib.nullcontext())
     return {"losses": [one, copied], "differences": moved}
 
 

@@ -29,6 +29,14 @@ def test_a_string_and_an_object_are_one_value(spelling, extension):
     )
 
 
+def test_a_scaling_is_its_own():
+    """A dict of the user that changes later, such as for a second model, changes no extension."""
+    scaling = {"rope_type": "yarn", "factor": 4.0}
+    extension = Extension(rope_scaling=scaling)
+    scaling["factor"] = 8.0
+    assert extension.rope_scaling["factor"] == 4.0
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

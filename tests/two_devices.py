@@ -1,7 +1,8 @@
-"""`devices=2`, then one device, then two again, in one process: prints what each found, as JSON.
+"""`devices=2`, then one device, in one process: prints what each found, as JSON.
 
 The vectors of three texts, the losses that `fit` shows for rows of unequal weights, after a batch
-and of the epoch, a step of each loss that compares the rows of a batch, and one of a weighted mean.
+and of the epoch, a step of each loss that compares the rows of a batch, and one of a weighted mean:
+that on two devices once more, after the one.
 Devices are made before all else, so this is a program; `tests/training/test_devices.py` runs it.
 """
 
@@ -51,17 +52,22 @@ IN_BATCH = {  # rows, their labels, a loss that compares them
 
 @on_devices
 def in_batch(devices=None):
-    """Loss, accuracy and weights of a step whose loss compares the rows of the batch."""
-    found = {}
-    for name, (rows, labels, loss) in IN_BATCH.items():
-        dense = keras.layers.Dense(rows.shape[-1], kernel_initializer="identity", use_bias=False)
-        model = keras.Sequential([keras.Input(rows.shape[1:]), dense])
-        metrics = [MeanLoss(loss), *([InBatchAccuracy()] if name == "ranking" else [])]
-        model.compile(keras.optimizers.SGD(0.1), loss, weighted_metrics=metrics)
-        history = model.fit(rows, labels, batch_size=8, shuffle=False, verbose=0).history
-        weights = keras.ops.convert_to_numpy(dense.kernel).ravel().tolist()
-        found[name] = [*(float(history[key][0]) for key in sorted(history)), *weights]
-    return found
+    """Losses, accuracy and weights of a step whose losses compare the rows of the batch."""
+    inputs, outputs, metrics = {}, {}, {}
+    for name, (rows, _, loss) in IN_BATCH.items():
+        inputs[f"{name}_rows"] = x = keras.Input(rows.shape[1:], name=f"{name}_rows")
+        options = {"kernel_initializer": "identity", "use_bias": False, "name": name}
+        outputs[name] = keras.layers.Dense(rows.shape[-1], **options)(x)
+        metrics[name] = [MeanLoss(loss), *([InBatchAccuracy()] if name == "ranking" else [])]
+    model = keras.Model(inputs, outputs)
+    losses = {name: loss for name, (_, _, loss) in IN_BATCH.items()}
+    model.compile(keras.optimizers.SGD(0.1), losses, weighted_metrics=metrics)
+    rows = {f"{name}_rows": each[0] for name, each in IN_BATCH.items()}
+    labels = {name: each[1] for name, each in IN_BATCH.items()}
+    history = model.fit(rows, labels, batch_size=8, shuffle=False, verbose=0).history
+    found = {key: float(values[0]) for key, values in history.items()}
+    kernels = {name: keras.ops.convert_to_numpy(model.get_layer(name).kernel) for name in outputs}
+    return found | {name: kernel.ravel().tolist() for name, kernel in kernels.items()}
 
 
 class Trained(SafeTrainer, keras.Model):
@@ -82,10 +88,18 @@ def weighted(devices=None):
 squares = ROWS[:, 0] ** 2
 expected = [float(np.average(squares[:n], weights=WEIGHTS[:n])) for n in (4, 8)]
 found = {"vectors": [], "losses": [], "in_batch": [], "weighted": [], "expected": expected}
-for devices in (2, None, 2):
+for devices in (2, None):
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        # What two devices are compared with need not be compiled.
+        tf.config.run_functions_eagerly(devices is None)
     vectors = embed(sys.argv[1], TEXTS, max_length=8, devices=devices, verbose=0)
     found["vectors"].append(vectors.tolist())
     found["losses"].append(shown_losses(devices=devices))
     found["in_batch"].append(in_batch(devices=devices))
     found["weighted"].append(weighted(devices=devices))
+if keras.backend.backend() == "tensorflow":
+    tf.config.run_functions_eagerly(False)
+found["weighted"].append(weighted(devices=2))
 print(json.dumps(found))

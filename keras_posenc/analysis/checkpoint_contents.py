@@ -8,15 +8,17 @@ from keras_posenc.adapter_directories import base_of
 from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.checkpoints.load import Loader
 from keras_posenc.checkpoints.reader import folder_of
-from keras_posenc.extension import former_arguments
+from keras_posenc.extension import Extension, former_arguments
 from keras_posenc.hub_names import from_hub
 from keras_posenc.models.config_file import CONFIG_NAMES, read_config
 from keras_posenc.models.config_size import check_size, fit_labels
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.families import FAMILIES
 from keras_posenc.models.heads_in import heads_in
-from keras_posenc.untrusted import shorten
+from keras_posenc.training.runs import with_extension
+from keras_posenc.untrusted import read_object, shorten
 
+RECIPE = "recipe.json"
 MOST_VALUE = 2000  # characters
 
 
@@ -118,6 +120,7 @@ def inspect_checkpoint(checkpoint, config=None, model=None, ignore=None, full=Fa
     try:
         config = read_config(config or _config_folder(checkpoint), model)
         parts.append(f"Config\n\n{_fields(config)}" if full else _sizes(config))
+        parts += _recorded_extension(checkpoint)
         loader = Loader(
             opened,
             FAMILIES[config.family].table(config),
@@ -192,6 +195,21 @@ def _sizes(config):
         "positions": f"{config.max_position:,}" if config.position_table else "no table",
     }
     return "\n".join(f"{name}: {value}" for name, value in sizes.items())
+
+
+def _recorded_extension(checkpoint):
+    """A line on how positions are extended by the record of the run that made a directory."""
+    directory = folder_of(checkpoint)
+    path = directory / RECIPE
+    if not path.is_file():
+        return []
+    try:
+        recipe = read_object(path, directory)
+        recipe = recipe if "extension" in recipe else with_extension(recipe)
+        extension = Extension.of(recipe["extension"])
+    except (TypeError, ValueError) as error:
+        return [shorten(f"extension: {RECIPE} is not readable: {error}", MOST_VALUE)]
+    return [] if extension is None else [shorten(f"extension: {extension}", MOST_VALUE)]
 
 
 def _fields(config):

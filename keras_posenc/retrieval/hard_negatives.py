@@ -1,5 +1,6 @@
 """Hard negatives: texts that a search finds for a query, and that do not belong to it."""
 
+import dataclasses
 import os
 
 import numpy as np
@@ -98,57 +99,35 @@ def mine_hard_negatives(
 
     Reference: [NV-Retriever](https://arxiv.org/abs/2407.15831), on the margins.
     """
-    _check(output, num_negatives, range_min, range_max, sampling)
-    for name, value in (("relative_margin", relative_margin), ("absolute_margin", absolute_margin)):
-        if value is not None:
-            checks.number(name, value, least=0)
-    if max_score is not None:
-        checks.number("max_score", max_score)
+    check_jsonl(output)
+    choice = Choice(
+        num_negatives, range_min, range_max, relative_margin, absolute_margin, max_score, sampling
+    )
     documents = TASKS["embed"].read(pairs, "pairs", text, label=False)
     pairs = [group[:2] for group in documents.texts]
     candidates = list(dict.fromkeys([*(positive for _, positive in pairs), *_corpus(corpus)]))
-    queries = list(dict.fromkeys(query for query, _ in pairs))
     options = {"max_length": max_length, "token_budget": token_budget}
-    query_prompt = side_prompt(directory, query_prompt, "query")
-    document_prompt = side_prompt(directory, document_prompt, "document")
+    prompts = [
+        side_prompt(directory, prompt, side)
+        for prompt, side in ((query_prompt, "query"), (document_prompt, "document"))
+    ]
     if reranker is not None:
         teacher = Reranker(reranker, token_budget=token_budget)
         check_one_output(teacher, "mine_hard_negatives")
-    model = open_embedder(directory, prompt=query_prompt, **options)
-    query_vectors = unit_rows(model.predict(queries, verbose))
-    if document_prompt != query_prompt:
-        model = open_embedder(directory, prompt=document_prompt, **options)
-    vectors = unit_rows(model.predict(candidates, verbose))
-    order = {text: number for number, text in enumerate(candidates)}
-    rows = {query: number for number, query in enumerate(queries)}
-    # A query is no negative of itself.
-    excluded = [[order[query]] if query in order else [] for query in queries]
-    for query, positive in pairs:
-        excluded[rows[query]].append(order[positive])
-    found = nearest(query_vectors, vectors, range_max, excluded)
+    queries = list(dict.fromkeys(query for query, _ in pairs))
+    vectors = _vectors(directory, (queries, candidates), prompts, options, verbose)
+    positives, found = _nearest(pairs, queries, candidates, *vectors, range_max)
     found = [(numbers[range_min:], cosines[range_min:]) for numbers, cosines in found]
-    found = [found[rows[query]] for query, _ in pairs]
-    positives = [query_vectors[rows[query]] @ vectors[order[text]] for query, text in pairs]
     if reranker is not None:
         positives, found = _reranked(teacher, pairs, found, candidates, verbose)
     rng = np.random.default_rng(seed)
     groups, labels, lines = [], [], []
-    for pair, line, positive, (numbers, others) in zip(
-        pairs, documents.lines, positives, found, strict=True
-    ):
+    rows = zip(pairs, documents.lines, positives, found, strict=True)
+    for pair, line, positive, (numbers, others) in rows:
         values = np.array([positive, *others])
-        score, *negative_scores = values if reranker is None else teacher.scores(values)
-        bound = min(
-            np.inf if max_score is None else max_score,
-            np.inf if absolute_margin is None else score - absolute_margin,
-            np.inf if relative_margin is None else score - abs(score) * relative_margin,
-        )
-        allowed = np.flatnonzero(np.array(negative_scores) <= bound)
-        if len(allowed) < num_negatives:
+        chosen = choice(values if reranker is None else teacher.scores(values), rng)
+        if chosen is None:
             continue
-        if sampling == "random":
-            allowed = np.sort(rng.choice(allowed, num_negatives, replace=False))
-        chosen = allowed[:num_negatives]
         groups.append((*pair, *(candidates[number] for number in numbers[chosen])))
         labels.append([float(positive), *map(float, others[chosen])])
         lines.append(line)
@@ -164,13 +143,74 @@ def mine_hard_negatives(
     return mined
 
 
-def _check(output, num_negatives, range_min, range_max, sampling):
-    check_jsonl(output)
-    checks.whole("num_negatives", num_negatives)
-    checks.whole("range_min", range_min, least=0)
-    why = "range_min + num_negatives"
-    checks.whole("range_max", range_max, least=range_min + num_negatives, why=why)
-    checks.choice("sampling", sampling, SAMPLINGS)
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """Which of the candidates of a pair are its negatives; fields as in `mine_hard_negatives`."""
+
+    num_negatives: int
+    range_min: int
+    range_max: int
+    relative_margin: float | None
+    absolute_margin: float | None
+    max_score: float | None
+    sampling: str
+
+    def __post_init__(self):
+        checks.whole("num_negatives", self.num_negatives)
+        checks.whole("range_min", self.range_min, least=0)
+        least, why = self.range_min + self.num_negatives, "range_min + num_negatives"
+        checks.whole("range_max", self.range_max, least=least, why=why)
+        checks.choice("sampling", self.sampling, SAMPLINGS)
+        for name in ("relative_margin", "absolute_margin"):
+            if getattr(self, name) is not None:
+                checks.number(name, getattr(self, name), least=0)
+        if self.max_score is not None:
+            checks.number("max_score", self.max_score)
+
+    def __call__(self, scores, rng):
+        """Chooses by the scores of the positive and of the candidates, the best first.
+
+        Returns:
+            Indices of candidates, or None if too few are allowed.
+        """
+        score, *scores = scores
+        bound = min(
+            np.inf if self.max_score is None else self.max_score,
+            np.inf if self.absolute_margin is None else score - self.absolute_margin,
+            # Of the size of the score, which may be negative.
+            np.inf if self.relative_margin is None else score - abs(score) * self.relative_margin,
+        )
+        allowed = np.flatnonzero(np.array(scores) <= bound)
+        if len(allowed) < self.num_negatives:
+            return None
+        if self.sampling == "random":
+            allowed = np.sort(rng.choice(allowed, self.num_negatives, replace=False))
+        return allowed[: self.num_negatives]
+
+
+def _vectors(directory, sides, prompts, options, verbose):
+    """Vectors of length 1 of queries and of candidates, each with the prompt of its side."""
+    model, found = None, []
+    for prompt, texts in zip(prompts, sides, strict=True):
+        if model is None or prompt != prompts[0]:
+            model = open_embedder(directory, prompt=prompt, **options)
+        found.append(unit_rows(model.predict(texts, verbose)))
+    return found
+
+
+def _nearest(pairs, queries, candidates, query_vectors, vectors, most):
+    """The cosine of each pair, and the numbers and cosines of the candidates nearest to its query.
+
+    Neither the positives of a query nor the query itself are candidates.
+    """
+    order = {text: number for number, text in enumerate(candidates)}
+    rows = {query: number for number, query in enumerate(queries)}
+    excluded = [[order[query]] if query in order else [] for query in queries]
+    for query, positive in pairs:
+        excluded[rows[query]].append(order[positive])
+    found = nearest(query_vectors, vectors, most, excluded)
+    positives = [query_vectors[rows[query]] @ vectors[order[text]] for query, text in pairs]
+    return positives, [found[rows[query]] for query, _ in pairs]
 
 
 def _corpus(corpus):

@@ -6,12 +6,13 @@ import numpy as np
 from keras_posenc import backend, checks
 from keras_posenc.processes.epoch import Reading
 from keras_posenc.processes.replicas import fill_batch, filled_size, share_of
-from keras_posenc.text import shapes as text_shapes
-from keras_posenc.text.buckets import batch_sizes, choose_lengths, epoch_batches, even_sizes
+from keras_posenc.text.batch_plan import plan_batches
+from keras_posenc.text.buckets import epoch_batches
 from keras_posenc.text.encoded_texts import EncodedTexts, encode_texts
 from keras_posenc.text.labels import ClassLabels, Labels
 from keras_posenc.text.labels.outputs import OutputLabels
 from keras_posenc.text.labels.protocol import class_weights
+from keras_posenc.text.shapes import shape_price as default_price
 from keras_posenc.text.truncation import tell_truncation
 
 
@@ -129,7 +130,7 @@ class TextBatches(keras.utils.PyDataset):
         sizes |= {} if fixed_shapes is None else {"fixed_shapes": fixed_shapes}
         for name, value in sizes.items():
             checks.whole(name, value)
-        price = text_shapes.shape_price() if shape_price is None else shape_price
+        price = default_price() if shape_price is None else shape_price
         checks.whole("shape_price", price, least=0)
         if stride is not None:
             checks.whole("stride", stride, least=0)
@@ -149,7 +150,6 @@ class TextBatches(keras.utils.PyDataset):
         if not isinstance(texts, EncodedTexts):
             encoded = encode_texts(texts, labels, tokenizer, max_length, stride, apart)
         self.lengths, self._sides = encoded.lengths, encoded.sides
-        sides = self._sides or 1
         if stride is None:
             tell_truncation(self.lengths, max_length)
         self.text_of, self.rows = encoded.text_of, encoded.rows
@@ -162,33 +162,21 @@ class TextBatches(keras.utils.PyDataset):
         self._starts = np.concatenate([[0], np.cumsum(encoded.row_lengths)])
         self._tokens, self._segments = encoded.token_ids, encoded.segment_ids
         self._position_ids = encoded.position_ids
-        lengths = encoded.row_lengths.reshape(-1, sides).max(axis=1)
-        fixed = fixed_shapes is not None and text_shapes.compiles_each()
-        if fixed:
-            lengths, pad_to = text_shapes.on_ladder(lengths, fixed_shapes, pad_to), 1
-        if fixed_shapes is not None:
-            token_budget = text_shapes.prediction_budget(token_budget)
-        priced, call = text_shapes.priced_shapes(), text_shapes.call_price()
-        if priced < len(lengths) and lengths.max() * sides * len(lengths) > token_budget:
-            price = 0  # the last batch has another number of rows: two shapes in any case
-        if shuffle:  # the step of a small batch, which each length may make, counts as any other
-            call = max(call, token_budget // 16)
-        widths = choose_lengths(lengths, max_shapes, pad_to, price, priced, call)
-        # Never past max_length: a model may have no position there.
-        self._widths = widths if max_length is None else np.minimum(widths, max_length)
-        bucket = np.searchsorted(self._widths, lengths)
-        by_length = np.argsort(lengths, kind="stable")
-        self._buckets = [by_length[bucket[by_length] == k] for k in range(len(self._widths))]
-        counts = [len(documents) for documents in self._buckets]
         # So that the devices of a distribution, which is set before, can share each batch. It is
         # asked for here: threads of TensorFlow that read do not know of it.
         self._multiple, self._process = backend.row_multiple(), backend.processes()
-        # Texts that are encoded separately are compared with those of the other rows.
-        free_sizes = batch_sizes if self._sides is None else even_sizes
-        sizes_of = text_shapes.fixed_sizes if fixed else free_sizes
-        self._sizes = sizes_of(counts, self._widths * sides, token_budget, self._multiple)
-        # Of what the rows of a batch of each length are a multiple, by rows of weight 0.
-        self._fills = self._sizes if fixed else [self._multiple] * len(self._sizes)
+        self._plan = plan_batches(
+            encoded.row_lengths.reshape(-1, self._sides or 1).max(axis=1),
+            self._sides,
+            self._multiple,
+            max_length=max_length,
+            token_budget=token_budget,
+            max_shapes=max_shapes,
+            pad_to=pad_to,
+            price=price,
+            fixed_shapes=fixed_shapes,
+            shuffle=shuffle,
+        )
         self.shuffle, self.seed = shuffle, seed
         self.set_epoch(0)
 
@@ -239,7 +227,7 @@ class TextBatches(keras.utils.PyDataset):
         return len(self)
 
     def __getitem__(self, index):
-        multiple = self._fills[self._batches[index][0]]
+        multiple = self._plan.fills[self._batches[index][0]]
         batch = fill_batch(self._read(index), multiple, apart=self._sides is not None)
         return share_of(batch, self._process)
 
@@ -249,7 +237,7 @@ class TextBatches(keras.utils.PyDataset):
         width, documents = self._batches[index]
         sides = self._sides or 1
         rows = (documents[:, None] * sides + np.arange(sides)).ravel()
-        token_ids = np.full((len(rows), self._widths[width]), self.pad_id, "int32")
+        token_ids = np.full((len(rows), self._plan.widths[width]), self.pad_id, "int32")
         segment_ids = np.zeros_like(token_ids)
         for row, document in enumerate(rows):
             part = slice(*self._starts[document : document + 2])
@@ -260,7 +248,7 @@ class TextBatches(keras.utils.PyDataset):
             inputs["position_ids"] = self._counted_on(rows, token_ids.shape[1])
         if self._sides:
             inputs = {name: ids.reshape(-1, sides, ids.shape[1]) for name, ids in inputs.items()}
-        return self._with_labels(inputs, documents, self._widths[width])
+        return self._with_labels(inputs, documents, self._plan.widths[width])
 
     def _counted_on(self, rows, width):
         """The position ids (B, T) of rows; padding counts on, as if it were of the last text."""
@@ -295,7 +283,7 @@ class TextBatches(keras.utils.PyDataset):
         """
         self.epoch = epoch
         rng = np.random.default_rng((self.seed, epoch)) if self.shuffle else None
-        self._batches = epoch_batches(self._buckets, self._sizes, rng)
+        self._batches = epoch_batches(self._plan.buckets, self._plan.sizes, rng)
         self._progress = Reading(len(self._batches))
 
     def on_epoch_end(self):
@@ -342,12 +330,12 @@ class TextBatches(keras.utils.PyDataset):
         """The distinct (B, T), or (B, S, T), smallest batch first."""
         sides = (self._sides,) if self._sides else ()
         rows = zip(self._filled_sizes, self._batches, strict=True)
-        return sorted({(count, *sides, int(self._widths[k])) for count, (k, _) in rows})
+        return sorted({(count, *sides, int(self._plan.widths[k])) for count, (k, _) in rows})
 
     @property
     def _filled_sizes(self):
         """The rows of each batch, those of padding included."""
-        return [filled_size(len(rows), self._fills[k]) for k, rows in self._batches]
+        return [filled_size(len(rows), self._plan.fills[k]) for k, rows in self._batches]
 
     @property
     def padding_share(self):
@@ -357,7 +345,7 @@ class TextBatches(keras.utils.PyDataset):
     @property
     def batch_tokens(self):
         """Number of tokens of each batch, those of padding included, a list."""
-        widths = [int(self._widths[k]) * (self._sides or 1) for k, _ in self._batches]
+        widths = [int(self._plan.widths[k]) * (self._sides or 1) for k, _ in self._batches]
         return [rows * width for rows, width in zip(self._filled_sizes, widths, strict=True)]
 
 

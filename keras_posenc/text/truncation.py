@@ -76,7 +76,8 @@ def tell_truncation(lengths, max_length):
         _log(
             f"{cut:,} of {len(lengths):,} texts are longer than max_length={max_length}: {share} "
             f"of all tokens are cut off. The longest has {lengths.max():,} tokens. To read all of "
-            "a text, raise `max_length`, or give `chunks` to predict, evaluate or embed."
+            "a text, raise `max_length`, or read it in chunks: give `chunks` to predict and "
+            f'evaluate, reading="chunks:{max_length}" to embed.'
         )
     return cut > 0
 

@@ -28,6 +28,7 @@ SERVED = {
 }
 OTHERS = {
     "padding": ({}, {"value_mask": np.arange(6)[None] < [[4], [6]]}),
+    "padding of keys": ({}, {"key_mask": np.arange(6)[None] < [[4], [6]]}),
     "mask": ({}, {"attention_mask": np.tril(np.ones((6, 6), bool))}),
     "scores": ({}, {"return_attention_scores": True}),
     "bias": ({}, {"bias": np.ones((6, 6), "float32")}),

@@ -147,6 +147,32 @@ def padded(case):
 
 # --- Positions ---
 
+# What reads content, counts or masks in place of ids, or no id within T tokens of the defaults.
+WITHOUT_IDS = (
+    ("cope", "forget_gate", "log_n", "path", "selective", "sink_logits", "squared_relu")
+    + ("ssmax", "stick_breaking", "temperature", "window")
+)  # fmt: skip
+# Rounded ids change the output of these by less than bfloat16 does: oracles hold their precision.
+FLAT_FAR_AWAY = ("fire", "log_cpb")
+
+
+def ids_count(case, ids, changed, causal, least, without=WITHOUT_IDS):
+    """Asserts that other ids change the output, or a law that some ids change nothing is empty.
+
+    On torch alone, as the numbers of the law are the same everywhere.
+    """
+    names = [each["name"] if isinstance(each, dict) else each for each in case.encodings]
+    if keras.backend.backend() != "torch" or not set(names) - set(without):
+        return
+    x, layer = numbers(), attention(case)
+    one, other = (run(layer, x, causal=causal, query_positions=each) for each in (ids, changed))
+    assert np.abs(one - other).max() > least, "the law would hold without ids, too"
+
+
+def as_bfloat16(ids):
+    rounded = keras.ops.cast(keras.ops.convert_to_tensor(ids, "float32"), "bfloat16")
+    return to_numpy(rounded).astype(ids.dtype)
+
 
 def consecutive_ids_are_the_default(case, causal):
     layer, x = attention(case), numbers()
@@ -166,6 +192,7 @@ def shifted_ids_change_nothing(case, causal):
     other = run(layer, x, causal=causal, query_positions=ids + 41)
     if case.relative:
         close(one, other, 1e-4)
+        ids_count(case, ids, 3 * ids, causal, 0.03)
     elif case.relative is False:
         assert np.abs(one - other).max() > 1e-5, "it is relative: say so"
 
@@ -192,6 +219,7 @@ def float_ids_keep_their_precision_under_mixed_bfloat16(case, causal):
     ids = ids_of(case, np.repeat(np.arange(T, dtype="float32")[None] + 300.25, B, 0))
     near = run(layer, x, causal=causal, query_positions=ids)
     close(run(low, x, causal=causal, query_positions=ids), near, 0.1)
+    ids_count(case, ids, as_bfloat16(ids), causal, 0.1, WITHOUT_IDS + FLAT_FAR_AWAY)
 
 
 def two_axes_work_or_are_refused(case, causal):
@@ -304,6 +332,7 @@ def bfloat16_tells_large_positions_apart(case, causal):
         ids = ids_of(case, np.repeat(ids[None], B, 0))
         near = run(layer, x, causal=causal, query_positions=ids)
         close(run(low, x, causal=causal, query_positions=ids), near, 0.1)
+        ids_count(case, ids, as_bfloat16(ids), causal, 0.1, WITHOUT_IDS + FLAT_FAR_AWAY)
 
 
 def one_token_is_enough(case, causal):

@@ -1,6 +1,7 @@
 """Values of configs that cannot be meant: one error, with file and key, and nothing is built."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from keras_posenc.analysis import inspect_checkpoint, open_model
 from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.checkpoints.safetensors import write_safetensors
 from keras_posenc.cli import main
+from keras_posenc.extension import Extension
 from keras_posenc.models import config as limits
 
 pytestmark = pytest.mark.once
@@ -260,3 +262,26 @@ def test_the_first_files_of_ultrabert_list_windows_and_bases_by_layer():
     for key, wrong in (("attention_windows", [3, None]), ("rope_theta", [1, "x", 2])):
         with pytest.raises(ValueError, match=f"`{key}` must list 3 numbers, one per layer. Rec"):
             read_config({**sizes, **keys, key: wrong})
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "record, line",
+    [
+        ({"extension": Extension("hierarchical", alpha=0.2).get_config()}, "hierarchical:0.2"),
+        ({"extension": Extension.of("yarn:4").get_config()}, "yarn:4"),
+        ({"stretch": "hierarchical", "alpha": 0.3, "kept_rows": 1}, "hierarchical:0.3,kept_rows=1"),
+        ({"extension": {"table": "x"}}, "recipe.json is not readable: `table` must be "),
+        ({"extension": 7}, "recipe.json is not readable: `extension` must be an Extension, a str"),
+        ({"extension": None}, None),
+        ({}, None),
+    ],
+)
+def test_inspecting_shows_the_extension_of_the_run(pretrained, tmp_path, record, line):
+    shutil.copytree(pretrained, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "recipe.json").write_text(json.dumps(record))
+    lines = str(inspect_checkpoint(tmp_path)).splitlines()
+    found = [each for each in lines if each.startswith("extension: ")]
+    assert len(found) == (line is not None)
+    assert line is None or found[0].startswith(f"extension: {line}")
+    assert lines[-1].startswith("It can be loaded")

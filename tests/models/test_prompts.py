@@ -31,6 +31,8 @@ def test_padding_that_the_model_does_not_mask_may_begin_a_prompt():
     padded = generator.predict(np.array([[2, 7, 8, 2, 2], [2, 3, 4, 5, 6]]), verbose=0)
     listed = generator.predict([[2, 7, 8], [2, 3, 4, 5, 6]], verbose=0)
     np.testing.assert_array_equal(padded, listed)
+    without = generator.predict([[7, 8], [3, 4, 5, 6]], verbose=0)
+    assert not np.array_equal(without, listed)  # the first token is read
 
 
 @pytest.mark.parametrize("search", [{}, {"beams": 3}])
@@ -41,6 +43,9 @@ def test_padding_that_the_model_does_not_mask_is_never_seen(search):
     wanted = generator.predict(listed, verbose=0)
     for padded in ([[3, 4, 5, 6], [2, 2, 7, 8]], [[3, 4, 5, 6, 2], [7, 8, 2, 2, 2]]):
         np.testing.assert_array_equal(generator.predict(np.array(padded), verbose=0), wanted)
+    # Seen, that token changes what follows.
+    seen = generator.predict([[3, 4, 5, 6, 2], [7, 8, 2, 2, 2]], verbose=0)
+    assert not np.array_equal(seen, wanted)
     for ended in ([[7, 8, 2]], [[2, 2, 7, 8]]):
         prepared = prepare(ended, generator.decoding, 2)
         assert prepared["lengths"].tolist() == [[len(ended[0])]]

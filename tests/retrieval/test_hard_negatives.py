@@ -7,6 +7,7 @@ import pytest
 
 from keras_posenc.cli import main
 from keras_posenc.retrieval import Reranker, mine_hard_negatives, open_embedder
+from keras_posenc.retrieval.hard_negatives import Choice
 from keras_posenc.training import finetune
 
 pytestmark = pytest.mark.once
@@ -144,3 +145,13 @@ def test_the_command_and_a_training_with_what_it_mined(minilm, pretrained, tmp_p
 def test_refusals(minilm, options, error, message):
     with pytest.raises(error, match=message):
         mine_hard_negatives(minilm, PAIRS, verbose=0, **options)
+
+
+@pytest.mark.parametrize(
+    "score, others, chosen",
+    [(0.5, [0.49, 0.36, 0.34], 2), (-0.5, [-0.51, -0.64, -0.66], 2), (0.0, [0.1, 0.0, -0.1], 1)],
+)
+def test_a_relative_margin_is_a_fraction_of_the_size_of_a_score(score, others, chosen):
+    """Cosines and logits may be negative: a margin is then below the score, too."""
+    choice = Choice(1, 0, 100, 0.3, None, None, "top")
+    assert choice([score, *others], None).tolist() == [chosen]

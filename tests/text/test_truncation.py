@@ -32,8 +32,8 @@ def test_batches_say_how_many_texts_and_what_share(tokenizer, caplog):
     (line,) = lines(caplog)
     assert line == (
         "2 of 4 texts are longer than max_length=6: 24.0% of all tokens are cut off. The longest "
-        "has 10 tokens. To read all of a text, raise `max_length`, or give `chunks` to predict, "
-        "evaluate or embed."
+        "has 10 tokens. To read all of a text, raise `max_length`, or read it in chunks: give "
+        '`chunks` to predict and evaluate, reading="chunks:6" to embed.'
     )
     assert caplog.records[0].levelno == logging.WARNING
     TextBatches(texts, tokenizer=tokenizer, max_length=6)  # such as the validation of each epoch

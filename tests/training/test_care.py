@@ -116,9 +116,10 @@ def test_other_texts_of_a_batch_do_not_change_a_result(tmp_path, pooling):
         task=Classify(pooling=pooling),
         **options,
     )
-    batched, _ = predict(output, ["jump", long], verbose=0)
+    batched, other = predict(output, ["jump", long], verbose=0)
     (alone,) = predict(output, ["jump"], verbose=0)
     assert batched.probabilities == pytest.approx(alone.probabilities, abs=1e-5)
+    assert batched.probabilities != pytest.approx(other.probabilities, abs=1e-3)
 
 
 @pytest.mark.once

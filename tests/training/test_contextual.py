@@ -13,7 +13,7 @@ from keras import ops
 from keras_posenc import Tokenizer, build_transformer_model, save_checkpoint
 from keras_posenc.analysis.contextual import verdict as verdict_of
 from keras_posenc.retrieval import embed_spans, open_embedder
-from keras_posenc.training import LANGUAGES, contextual_summary, contextualize, progress, runs
+from keras_posenc.training import LANGUAGES, contextual_summary, contextualize, runs
 from keras_posenc.training.contextual.batches import CopyBatches
 from keras_posenc.training.contextual.copies import COPIES, PASSAGES, Corpus
 from keras_posenc.training.contextual.measure import Measure, cases
@@ -211,6 +211,29 @@ def test_the_arrays_of_a_step_have_the_passages_in_their_places(small, corpus):
         jumps |= {int(steps.max())}
         assert ((steps > 1).sum(axis=1) <= 1).all() and len(set(steps.max(axis=1))) == 1
     assert 1 in jumps and len(jumps) > 5
+
+
+@pytest.mark.once
+def test_a_passage_is_cut_where_its_copy_is(small, corpus):
+    """Corpora of longer texts: what is cut off is in no mean, nor is the token behind the cut."""
+    tokenizer, cut = Tokenizer(small), 0
+    make = CopyBatches(tokenizer, 64, 700, skips=True, window=64)
+    for step in range(10):
+        rng = np.random.default_rng(step)
+        copies = corpus.draw(rng)
+        inputs = make(copies, rng).inputs
+        for ids, members, text in zip(
+            inputs["token_ids"], inputs["members"], copies.texts, strict=True
+        ):
+            last = int((ids != tokenizer.pad_id).sum()) - 1  # [SEP]
+            assert not members[:, last:].any()
+            sums = members.sum(axis=1)
+            np.testing.assert_allclose(sums[sums > 0], 1, atol=1e-6)
+            ends = np.cumsum([make.before, *map(len, tokenizer.contents(text))])
+            spans = [(ends[place], ends[place + 1]) for place in copies.passages]
+            assert (sums > 0).sum() == sum(start < last for start, _ in spans)
+            cut += sum(start < last < end for start, end in spans)
+    assert cut > 0
 
 
 def test_the_prompt_of_documents_stands_before_all_that_is_read(small, tmp_path, corpus):
@@ -427,19 +450,20 @@ def test_a_run_that_was_killed_goes_on_to_the_same_end(small, tmp_path, monkeypa
     settings = {**SHORT, "steps": 3, "test": TEXTS}
     whole = contextualize(small, TEXTS, tmp_path / "whole", **settings)[1]
 
-    def killed(words):
-        if words.startswith("step 2"):
+    computed, step = [], ContextualTraining.step
+
+    def killed(self, *arguments):
+        computed.append(arguments)
+        if len(computed) == 3:
             raise KeyboardInterrupt
+        return step(self, *arguments)
 
     monkeypatch.setattr(runs, "SAVE_EVERY", 0)
-    monkeypatch.setattr("keras_posenc.training.contextual.training.printer", lambda verbose: killed)
-    monkeypatch.setattr(progress, "SECONDS", 0, raising=False)
-    try:
+    monkeypatch.setattr(ContextualTraining, "step", killed)
+    with pytest.raises(KeyboardInterrupt):
         contextualize(small, TEXTS, tmp_path / "killed", **settings)
-    except KeyboardInterrupt:
-        pass
-    monkeypatch.undo()
     resumed = contextualize(small, TEXTS, tmp_path / "killed", **settings)[1]
+    assert len(computed) == 4 and computed[3] == computed[2]  # the step that was interrupted
     np.testing.assert_allclose(resumed["losses"], whole["losses"], rtol=1e-4)
 
 

@@ -67,6 +67,7 @@ def test_prompts_are_those_of_the_training(trained):
     query = embed(output, texts, prompt="query", verbose=0)
     other = open_embedder(output, prompt="").predict(["w1 w4 w5 w6"], verbose=0)
     np.testing.assert_allclose(query, other, atol=1e-6)
+    assert np.abs(query - whole).max() > 1e-3
 
 
 @pytest.mark.once

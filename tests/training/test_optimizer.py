@@ -5,6 +5,7 @@ import pytest
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads import classifier
 from keras_posenc.models.seq2seq import build_encoder_decoder
+from keras_posenc.training import Optimizer
 from keras_posenc.training.adamw import FusedAdamW
 from keras_posenc.training.optimizer import LayerwiseAdamW, adamw, decays, rates_by_depth
 
@@ -31,6 +32,22 @@ def test_decay_shrinks_the_matrices_and_nothing_else():
     }
     assert shrunk == {"Embedding-Token/embeddings", "Head/kernel"}
     np.testing.assert_allclose(model.get_layer("Head").kernel, 0.95, rtol=1e-6)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("name", ["lion", "sgd"])
+def test_so_it_is_with_optimizers_of_keras(name):
+    """SGD moves nothing without a gradient, and neither does Lion: what moves has decayed."""
+    model = small_model()
+    for variable in model.trainable_variables:
+        variable.assign(np.ones(variable.shape))
+    settings = Optimizer(name, 0.5, warmup=0.0, weight_decay=0.1, clip=None)
+    optimizer = settings.make(model, 10)
+    optimizer.build(model.trainable_variables)
+    zeros = [keras.ops.zeros(variable.shape) for variable in model.trainable_variables]
+    optimizer.apply(zeros, model.trainable_variables)
+    shrunk = {v.path for v in model.trainable_variables if np.abs(np.array(v) - 1).max() > 1e-3}
+    assert shrunk == {"Embedding-Token/embeddings", "Head/kernel"}
 
 
 def test_gradients_are_clipped_together():

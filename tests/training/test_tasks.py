@@ -10,6 +10,7 @@ from task_data import asked, numbered, paired, seeded, several, tagged
 
 from keras_posenc.analysis import write_report
 from keras_posenc.cli import main
+from keras_posenc.metrics.answers import Span
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.text import Texts
 from keras_posenc.training import (
@@ -377,3 +378,12 @@ def test_transformers_runs_what_was_finetuned(bert, runs, corpus, tmp_path):
         finetune(
             bert, seeded(paired, 0, 8), tmp_path / "none", task=Embed(pooling="head"), **options
         )
+
+
+@pytest.mark.once
+def test_an_answer_begins_at_its_first_letter():
+    """Tokens of bytes and of SentencePiece hold the space before a word."""
+    passage, spans = "at  Ada's house", [Span(2, 7, 1.0), Span(0, 0, 0.0)]
+    (found,) = TASKS["qa"].predictions([("Where?", passage)], [spans], None)
+    assert (found.answer, found.start, found.end) == ("Ada", 4, 7)
+    assert passage[found.start : found.end] == found.answer

@@ -1,0 +1,76 @@
+"""Which rows are read together, and how they are padded: the plan of `TextBatches`."""
+
+import dataclasses
+
+import numpy as np
+
+from keras_posenc.text import shapes
+from keras_posenc.text.buckets import batch_sizes, choose_lengths, even_sizes
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Widths of batches, and the rows of each.
+
+    Attributes:
+        widths: increasing int array, the lengths T to which rows are padded.
+        buckets: list of int arrays, the numbers of the rows of each width, shortest first.
+        sizes: list of int, rows of a batch of each width.
+        fills: list of int. Of what the rows of a batch of each width are a multiple, by rows of
+            weight 0.
+    """
+
+    widths: np.ndarray
+    buckets: list
+    sizes: list
+    fills: list
+
+
+def plan_batches(
+    lengths,
+    sides,
+    multiple,
+    *,
+    max_length,
+    token_budget,
+    max_shapes,
+    pad_to,
+    price,
+    fixed_shapes,
+    shuffle,
+):
+    """Chooses the widths of batches and how many rows they have.
+
+    Args:
+        lengths: (N,) int array, tokens of each row, of the longest of texts that are encoded
+            separately.
+        sides: int or None. How many texts of a row are encoded separately.
+        multiple: int, of which the rows of a batch are a multiple.
+        price: int, as `shape_price` of `TextBatches`.
+        max_length, token_budget, max_shapes, pad_to, fixed_shapes, shuffle: as in `TextBatches`.
+
+    Returns:
+        `Plan`.
+    """
+    fixed = fixed_shapes is not None and shapes.compiles_each()
+    if fixed:
+        lengths, pad_to = shapes.on_ladder(lengths, fixed_shapes, pad_to), 1
+    if fixed_shapes is not None:
+        token_budget = shapes.prediction_budget(token_budget)
+    priced, call = shapes.priced_shapes(), shapes.call_price()
+    texts = sides or 1
+    if priced < len(lengths) and lengths.max() * texts * len(lengths) > token_budget:
+        price = 0  # the last batch has another number of rows: two shapes in any case
+    if shuffle:  # the step of a small batch, which each length may make, counts as any other
+        call = max(call, token_budget // 16)
+    widths = choose_lengths(lengths, max_shapes, pad_to, price, priced, call)
+    # Never past max_length: a model may have no position there.
+    widths = widths if max_length is None else np.minimum(widths, max_length)
+    bucket = np.searchsorted(widths, lengths)
+    by_length = np.argsort(lengths, kind="stable")
+    buckets = [by_length[bucket[by_length] == k] for k in range(len(widths))]
+    # Texts that are encoded separately are compared with those of the other rows.
+    free_sizes = batch_sizes if sides is None else even_sizes
+    sizes_of = shapes.fixed_sizes if fixed else free_sizes
+    sizes = sizes_of([len(rows) for rows in buckets], widths * texts, token_budget, multiple)
+    return Plan(widths, buckets, sizes, sizes if fixed else [multiple] * len(sizes))
