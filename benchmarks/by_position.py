@@ -10,10 +10,10 @@ out the third of the span's distinct words that the fewest documents have, so th
 gives the document away. A document's score is its vector's cosine with the query, or the highest of
 its chunks of 256 tokens.
 
-By default, nothing is trained. `--ways` also takes two that are: by `stretch` and `contextualize`
-on book excerpts, without labels. Results go to benchmarks/results/by_position.json, a row per
-model, corpus and way with the rank of each query's document, and are not computed again; vectors
-are kept per document in build/by_position, so that an interrupted run continues.
+By default, nothing is trained. `--ways` also takes one that is, by `contextualize` on book
+excerpts, without labels. Results go to benchmarks/results/by_position.json, a row per model, corpus
+and way with the rank of each query's document, and are not computed again; vectors are kept per
+document in build/by_position, so that an interrupted run continues.
 """
 
 import functools
@@ -29,7 +29,7 @@ from long_documents import DEPTHS, LENGTHS
 from keras_posenc import TextModel, Tokenizer, embedder
 from keras_posenc.bench.reading import by_words
 from keras_posenc.retrieval import chunk_spans, embed_spans, open_embedder
-from keras_posenc.training import contextualize, stretch
+from keras_posenc.training import contextualize
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "by_position.json"
 PER_LENGTH, CHUNK, WINDOW, LENGTH = 10, 256, 512, 8192
@@ -37,7 +37,7 @@ MODELS = {"MiniLM": lambda: MINILM, "MPNet": mpnet}
 TRAINED = 128  # the length of the texts that both models were last trained on
 LOG_N = [{"name": "log_n", "train_length": TRAINED, "clipped": True}]
 TABLE = {"extension": "hierarchical:0.2,kept_rows=1"}
-STEPS = {"stretch": 24, "contextualize": 60}
+STEPS = 60  # of `contextualize`
 WORDS, WORDS_CHUNKS = "BM25", "BM25, best chunk"
 FIRST, CHUNKS = "first 512 tokens", "chunks embedded alone, best one"
 # Encoder of a way of reading -> its arguments and maximum length.
@@ -47,11 +47,9 @@ UNTRAINED = {
     "stretched, untrained": (TABLE, LENGTH),
     "stretched, untrained, log-n": ({**TABLE, "encodings": LOG_N}, LENGTH),
 }
-STRETCHED, CONTEXTUAL = "stretched by `stretch` with log-n", "trained by `contextualize`"
+CONTEXTUAL = "trained by `contextualize`"
 WHOLE, LATE = "one vector", "late chunks, best one"
-CONTEXT = [
-    f"{reader}: {kind}" for reader in (*UNTRAINED, STRETCHED, CONTEXTUAL) for kind in (WHOLE, LATE)
-]
+CONTEXT = [f"{reader}: {kind}" for reader in (*UNTRAINED, CONTEXTUAL) for kind in (WHOLE, LATE)]
 WAYS = [WORDS, WORDS_CHUNKS, FIRST, CHUNKS, *CONTEXT]
 DRAWN = [
     f"512-token windows: {LATE}",
@@ -119,8 +117,8 @@ class Reading:
 
     @functools.cached_property
     def model(self):
-        if self.reader in (STRETCHED, CONTEXTUAL):
-            return trained(self.reader, self.directory, self.folder.parent, self.seed)
+        if self.reader == CONTEXTUAL:
+            return trained(self.directory, self.folder.parent, self.seed)
         arguments, length = UNTRAINED.get(self.reader, ({}, WINDOW))
         return TextModel(embedder(self.directory, **arguments), self.tokenizer, length)
 
@@ -150,17 +148,12 @@ class Reading:
         return np.load(path)
 
 
-def trained(reader, directory, folder, seed):
-    """The embedder that `stretch` or `contextualize` makes of an original one."""
-    texts = f"{CORPORA}/book-excerpts.tab"
-    if reader == STRETCHED:
-        output = folder / f"stretched-{seed}"
-        stretch(directory, texts, output, max_length=LENGTH, train_length=1536, log_n=TRAINED,
-                steps=STEPS["stretch"], seed=seed)  # fmt: skip
-    else:
-        output = folder / f"contextual-{seed}"
-        contextualize(directory, texts, output, max_length=LENGTH, log_n=TRAINED,
-                      steps=STEPS["contextualize"], seed=seed)  # fmt: skip
+def trained(directory, folder, seed):
+    """The embedder that `contextualize` makes of an original one."""
+    texts, output = f"{CORPORA}/book-excerpts.tab", folder / f"contextual-{seed}"
+    contextualize(
+        directory, texts, output, max_length=LENGTH, log_n=TRAINED, steps=STEPS, seed=seed
+    )
     return open_embedder(output, max_length=LENGTH)
 
 

@@ -17,17 +17,22 @@ tales      30 tales of up to 1,536 tokens, in passages of 96, which are found by
            The title is not in the text.
 episodes   transcripts of 24 episodes of 4,096 tokens, likewise.
 
+subjects   the same as opening, 700 tokens behind, about other subjects than a person by first name:
+           by a surname or a role, inside a sentence, companies and ships, two of one sex, renamed
+           halfway (benchmarks/distant_subjects.py).
+200 documents   the same as opening, 700 tokens behind, with 200 texts.
 sentences  400 single sentences of the tales: the rank correlation of their similarities with those
            by the original model, which is what training costs.
 
-MiniLM is trained by `stretch` and `contextualize` on excerpts of other books, without labels.
-Results go to benchmarks/results/distant_context.json, a row per library, way and seed, and are not
-computed again; the trained models are kept in build/distant_context.
+MiniLM is trained by `contextualize` on excerpts of other books, without labels. Results
+go to benchmarks/results/distant_context.json, a row per library, way and seed, and are not computed
+again; the trained models are kept in build/distant_context.
 """
 
 import functools
 import pathlib
 
+import distant_subjects
 import distant_texts
 import numpy as np
 from data import CORPORA, MINILM
@@ -37,11 +42,10 @@ from kept import Study, keys, markdown, options, write_lines
 from keras_posenc import TextModel, Tokenizer, embedder
 from keras_posenc.bench.reading import by_words
 from keras_posenc.retrieval import embed_spans, open_embedder
-from keras_posenc.training import contextualize, stretch
+from keras_posenc.training import contextualize
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "distant_context.json"
 LENGTH, WINDOW = 4096, 512
-STRETCH = {"max_length": LENGTH, "train_length": 1536, "steps": 24}
 TABLE = {"extension": "hierarchical:0.2,kept_rows=1"}
 LOCAL = [{"name": "window", "window": 257, "global_tokens": 1}]  # 256 tokens to each side
 EVERY_THIRD = {**TABLE, "encodings": [[] if layer % 3 == 0 else LOCAL for layer in range(6)]}
@@ -50,17 +54,13 @@ LOG_N = {"name": "log_n", "train_length": TRAINED, "clipped": True}
 WORDS, ALONE, TITLE = "BM25 on chunks", "chunk alone", "chunk after the title"
 FIRST = "chunk after the document's first sentence"
 WINDOWS = "late chunking in 512-token windows"
-STRETCHED = "late chunking, stretched by `stretch`"
 WINDOWS_LOG_N = "late chunking in 512-token windows, with log-n"
-STRETCHED_LOG_N = "late chunking, stretched by `stretch` with log-n"
+LONG_LOG_N = "late chunking, stretched, with log-n, untrained"
 CONTEXTUAL = "late chunking, trained by `contextualize`"
-# Ways that are trained -> the settings of `stretch`.
-STRETCHES = {STRETCHED: STRETCH, STRETCHED_LOG_N: {**STRETCH, "log_n": TRAINED}}
 # Row of a table -> the two ways that it compares.
 COMPARED = {
-    "gain over windows": (STRETCHED, WINDOWS),
-    "gain over windows, both with log-n": (STRETCHED_LOG_N, WINDOWS_LOG_N),
     "gain by `contextualize` over windows": (CONTEXTUAL, WINDOWS),
+    "gain by positions over windows, both with log-n": (LONG_LOG_N, WINDOWS_LOG_N),
 }
 # Ways that read windows -> the arguments of the encoder.
 WINDOWED = {WINDOWS: {}, WINDOWS_LOG_N: {"encodings": [LOG_N]}}
@@ -70,11 +70,10 @@ UNTRAINED = {
     "the same, every third layer global": EVERY_THIRD,
     "late chunking, positions of Su (2020), untrained": {"hierarchical_position": True},
     "late chunking, interpolated, untrained": {"extension": "interpolate", "max_position": LENGTH},
-    "late chunking, stretched, with log-n, untrained": {**TABLE, "encodings": [LOG_N]},
+    LONG_LOG_N: {**TABLE, "encodings": [LOG_N]},
 }
-TRAINABLE = (*STRETCHES, CONTEXTUAL)
-DEFAULT_WAYS = [WORDS, ALONE, FIRST, TITLE, *WINDOWED, *TRAINABLE]
-WAYS = [*DEFAULT_WAYS, *UNTRAINED]
+DEFAULT_WAYS = [WORDS, ALONE, FIRST, TITLE, *WINDOWED, LONG_LOG_N, CONTEXTUAL]
+WAYS = [*DEFAULT_WAYS, *(way for way in UNTRAINED if way != LONG_LOG_N)]
 ONE = "one person"
 # Where people are introduced -> how many tokens before the sentences about them.
 DISTANCES = {
@@ -88,7 +87,8 @@ PEOPLE = {
 }
 NATURAL = ("tales", "episodes")
 SENTENCES = "sentences"
-LIBRARIES = (*PEOPLE, *NATURAL, SENTENCES)
+SUBJECTS = (*distant_subjects.KINDS, distant_subjects.MANY)
+LIBRARIES = (*PEOPLE, *NATURAL, SENTENCES, *SUBJECTS)
 
 
 def main():
@@ -126,12 +126,12 @@ def main():
 
 
 def makes_sense(key):
-    """A seed draws people, and trains the stretched model. People have no title."""
+    """A seed draws people, and trains the model. People have no title."""
     if key["library"] == SENTENCES:
-        return key["way"] in TRAINABLE
-    if key["library"] in PEOPLE:
+        return key["way"] == CONTEXTUAL
+    if key["library"] in (*PEOPLE, *SUBJECTS):
         return key["way"] != TITLE
-    return key["seed"] == 0 or key["way"] in TRAINABLE
+    return key["seed"] == 0 or key["way"] == CONTEXTUAL
 
 
 def load(tokenizer, library, seed):
@@ -140,6 +140,8 @@ def load(tokenizer, library, seed):
         if place == ONE:
             return distant_texts.one_person(tokenizer, seed, distance)
         return distant_texts.people(tokenizer, seed, place, distance)
+    if library in SUBJECTS:
+        return distant_subjects.library(tokenizer, library, seed)
     return getattr(distant_texts, library)(tokenizer)
 
 
@@ -148,10 +150,6 @@ def reader(tokenizer, way, seed, folder):
     if way == CONTEXTUAL:
         output = folder / f"contextual-{seed}"
         contextualize(MINILM, f"{CORPORA}/book-excerpts.tab", output, max_length=LENGTH, seed=seed)
-        return open_embedder(output, max_length=LENGTH)
-    if way in STRETCHES:
-        output = folder / f"stretched-{list(STRETCHES).index(way)}-{seed}"
-        stretch(MINILM, f"{CORPORA}/book-excerpts.tab", output, seed=seed, **STRETCHES[way])
         return open_embedder(output, max_length=LENGTH)
     if way in UNTRAINED:
         return TextModel(embedder(MINILM, **UNTRAINED[way]), tokenizer, LENGTH)
@@ -257,7 +255,7 @@ def table(rows):
     """The tables of all libraries."""
     parts = [people_lines(rows, place) for place in DISTANCES]
     parts += [natural_lines(rows, library) for library in NATURAL]
-    parts.append(sentence_lines(rows))
+    parts += [subject_lines(rows), sentence_lines(rows)]
     return "\n\n".join(map(markdown, filter(None, parts)))
 
 
@@ -270,7 +268,7 @@ def people_lines(rows, place):
         return []
     tokens = {
         distance: column["tokens"]
-        for columns in found.values()
+        for columns in reversed(found.values())  # of the first way that has it
         for distance, column in columns.items()
     }
     distances = sorted(tokens)
@@ -298,6 +296,24 @@ def difference(one, other, distance):
 
 def interval(values, digits=0):
     return f"{np.mean(values):+.{digits}f} ± {half_width(values):.{digits}f}"
+
+
+def subject_lines(rows):
+    """Top-1 in % with 95% intervals over documents: a row per subject, a column per way."""
+    shown = [way for way in WAYS if any(r["way"] == way and r["library"] in SUBJECTS for r in rows)]
+    lines = [["about 820 tokens back to the name, opening", *shown]] if shown else []
+    for library in SUBJECTS:
+        top1 = {
+            way: [row["top1"] for row in rows if (row["library"], row["way"]) == (library, way)]
+            for way in shown
+        }
+        if any(top1.values()):
+            cells = (np.reshape(each, (-1, len(distant_texts.RELATIONS))).mean(axis=1) * 100
+                     for each in top1.values())  # fmt: skip
+            lines.append([
+                library, *(f"{each.mean():.0f} ± {half_width(each):.0f}" if len(each) else ""
+                           for each in cells)])  # fmt: skip
+    return lines
 
 
 def sentence_lines(rows):

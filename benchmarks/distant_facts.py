@@ -127,8 +127,7 @@ def stretched(seed, length, folder):
     """Stretches MiniLM, and returns the report of `stretch`; a finished one is read."""
     print(f"\nMiniLM is stretched to {length:,} tokens, without labels (seed {seed})", flush=True)
     books, output = book_texts("book-excerpts", most_words(length)), folder / STRETCHED
-    settings = {"keep": "features", "max_length": length, "steps": STEPS}
-    report = stretch(MINILM, books, output, seed=seed, **settings).report
+    report = stretch(MINILM, books, output, max_length=length, steps=STEPS, seed=seed).report
     write_stretch_report(output)
     print(stretch_summary(report))
     return report

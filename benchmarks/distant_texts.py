@@ -73,6 +73,16 @@ class Library:
     def empty(cls, *about):
         return cls([], [], [], [], [], [], [], {name: [] for name in about})
 
+    def rank_by_relation(self):
+        """Ranks for each query the passages of all texts that state the same relation."""
+        passages = [
+            text[start:end]
+            for text, spans in zip(self.texts, self.spans, strict=True)
+            for start, end in spans
+        ]
+        kinds = np.array([" ".join(passage.split()[:3]) for passage in passages])
+        self.ranked = [np.flatnonzero(kinds == kinds[row]) for (row,) in self.right]
+
 
 def people(tokenizer, seed, place, distance, documents=16):
     """Texts in each of which a person is introduced by name and referred to later by a pronoun.
@@ -89,7 +99,7 @@ def people(tokenizer, seed, place, distance, documents=16):
     rng = np.random.default_rng([seed, distance, place == "inside"])
     sexes = list(NAMES)[:: 1 if seed % 2 else -1]
     names = {sex: rng.permutation(every.split()) for sex, every in NAMES.items()}
-    library, filler = Library.empty("document", "distance"), _tales(tokenizer)
+    library, filler = Library.empty("document", "distance"), tales_of_filler(tokenizer)
     for number in range(documents):
         start = int(rng.uniform(60, 300)) if place == "inside" else 0
         # The other person has the first sentence where this one has not.
@@ -105,15 +115,9 @@ def people(tokenizer, seed, place, distance, documents=16):
             at = start + distance + step * APART
             events.append((at, sentence, name, question.format(name)))
         size = start + distance + (len(RELATIONS) + 1) * APART
-        sentences = _filler(filler, number + seed * documents, size)
-        _add(library, tokenizer, *sentences, sorted(events, key=lambda event: event[0]))
-    passages = [
-        text[start:end]
-        for text, spans in zip(library.texts, library.spans, strict=True)
-        for start, end in spans
-    ]
-    kinds = np.array([" ".join(passage.split()[:3]) for passage in passages])
-    library.ranked = [np.flatnonzero(kinds == kinds[row]) for (row,) in library.right]
+        sentences = filler_of(filler, number + seed * documents, size)
+        add(library, tokenizer, *sentences, sorted(events, key=lambda event: event[0]))
+    library.rank_by_relation()
     return library
 
 
@@ -129,7 +133,7 @@ def one_person(tokenizer, seed, distance, documents=30):
     names = np.random.default_rng([seed, distance, 2]).permutation(NAMES["She"].split())
     library, question, sentence = Library.empty("document", "distance"), *RELATIONS[0][:2]
     last = sentence.format("She", RELATIONS[0][2][0])
-    sentences, _ = _filler(_tales(tokenizer), seed * documents, distance + 1000)
+    sentences, _ = filler_of(tales_of_filler(tokenizer), seed * documents, distance + 1000)
     filler = " ".join(sentences)
     ((_, offsets),) = tokenizer.contents([filler], offsets=True)
     filler = filler[: offsets[distance - 1][1]]
@@ -152,7 +156,7 @@ def _introduction(rng, name):
     return rng.choice(INTRODUCTIONS).format(name=name, job=rng.choice(JOBS))
 
 
-def _add(library, tokenizer, sentences, counts, events):
+def add(library, tokenizer, sentences, counts, events):
     """Adds a document with the sentences of `events`: (tokens before it, sentence, the name of the
     person, query). Introductions have no query."""
     before = np.concatenate([[0], np.cumsum(counts)])
@@ -182,7 +186,7 @@ def _add(library, tokenizer, sentences, counts, events):
     library.titles.append("")
 
 
-def _tales(tokenizer):
+def tales_of_filler(tokenizer):
     """The sentences of each tale, and how many tokens each has."""
     tales = []
     for text in read_texts(f"{CORPORA}/grimm-tales.tab", text="Content", label=False).texts:
@@ -193,11 +197,11 @@ def _tales(tokenizer):
 
 def sentences(tokenizer, most=400):
     """Single sentences of tales."""
-    found = [s for some, _ in _tales(tokenizer)[:40] for s in some if 30 < len(s) < 200]
+    found = [s for some, _ in tales_of_filler(tokenizer)[:40] for s in some if 30 < len(s) < 200]
     return found[:most]
 
 
-def _filler(tales, number, tokens):
+def filler_of(tales, number, tokens):
     """Sentences of one tale and, where it ends, of the following ones, with their counts."""
     sentences, counts = [], []
     while True:

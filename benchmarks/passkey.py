@@ -3,25 +3,20 @@
     KERAS_BACKEND=torch python benchmarks/passkey.py
     KERAS_BACKEND=torch python benchmarks/passkey.py --needles    # facts in real text
 
-"stretched" is the checkpoint of benchmarks/readings.py, most layers of which are local, and "log-n"
-that of benchmarks/distant_context.py with log-n, all layers of which are global. One pass over
-8,192 tokens takes twelve seconds of a core where all layers are global, so whoever wants these
---lengths asks for them. Needles lie in Grimm's tales. Runs are in build/passkey, where an
-interrupted call goes on; the results are added to those in benchmarks/results/passkey.json or
-needle.json, and all of them shown as a table. Another number of --documents has another chance, and
-needs --results and an --output of its own.
+"stretched" is the checkpoint of benchmarks/readings.py, most layers of which are local. Needles lie
+in Grimm's tales. Runs are in build/passkey, where an interrupted call goes on; the results are
+added to those in benchmarks/results/passkey.json or needle.json, and all of them shown as a table.
+Another number of --documents has another chance, and needs --results and an --output of its own.
 """
 
 import argparse
 import pathlib
 
 from data import CORPORA, MINILM
-from distant_context import STRETCHED_LOG_N, STRETCHES
 from kept import read_rows, write_lines
 from reading_tasks import Readings
 
 from keras_posenc.bench import bench_passkey, passkey_table
-from keras_posenc.training import stretch
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 WAYS = [
@@ -40,13 +35,7 @@ def of_readings():
     return Readings(pathlib.Path("build/readings")).long.checkpoint
 
 
-def of_distant_context():
-    path, settings = pathlib.Path("build/passkey/log-n"), STRETCHES[STRETCHED_LOG_N]
-    stretch(MINILM, f"{CORPORA}/book-excerpts.tab", path, **{**settings, "length": 8192})
-    return path
-
-
-CHECKPOINTS = {"stretched": of_readings, "log-n": of_distant_context}
+CHECKPOINTS = {"stretched": of_readings}
 
 
 def main():

@@ -64,8 +64,7 @@ def measured(key, folder):
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:12]
     output, settings = folder / digest, dict(key["settings"])
     settings["max_length"] = settings.pop("length")
-    texts = {"test": TEST, "keep": "features"}
-    report = stretch(MINILM, TRAIN, output, seed=key["seed"], **texts, **settings).report
+    report = stretch(MINILM, TRAIN, output, test=TEST, seed=key["seed"], **settings).report
     written = ("within", "beyond", "agreement", "losses", "seconds")
     versions = {**report["versions"], "python": platform.python_version()}
     return {**{name: report[name] for name in written}, "versions": versions}

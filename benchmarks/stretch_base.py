@@ -104,7 +104,6 @@ def recipe_of(checkpoint, **settings):
     defaults = {name: each.default for name, each in inspect.signature(stretch).parameters.items()}
     given = {
         **defaults,
-        "keep": "features",
         "train_length": settings["max_length"],
         **settings,
         "checkpoint": checkpoint,

@@ -181,13 +181,7 @@ class Subject:
                 self.step(model, 1, settings["windows"], (seed, step, 1))
             seconds = time.process_time() - started
         else:
-            given = {
-                "max_length": length,
-                "steps": steps,
-                "seed": seed,
-                "keep": "features",
-                **WAYS[way],
-            }
+            given = {"max_length": length, "steps": steps, "seed": seed, **WAYS[way]}
             recipe = recipe_of(Source(self.checkpoint, model="bert"), **given)
             model = self.build(self.checkpoint, **recipe.options(read_config(self.checkpoint)))
             found["right"]["at once"] = halves(self.counts(model, seed, settings["windows"])[1])

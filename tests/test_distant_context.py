@@ -6,7 +6,9 @@ from benchmark_modules import imported
 
 pytestmark = pytest.mark.once
 
-distant_texts, distant_context = map(imported, ("distant_texts", "distant_context"))
+distant_texts, distant_context, distant_subjects = map(
+    imported, ("distant_texts", "distant_context", "distant_subjects")
+)
 
 
 @pytest.mark.parametrize("place", ["opening", "inside"])
@@ -96,26 +98,41 @@ def test_ways_are_compared_on_the_same_documents(distant_context):
         library = f"opening {distance}"
         return {"library": library, "way": way, "seed": seed, "top1": right, "distance": away}
 
-    windows, stretched = distant_context.WINDOWS, distant_context.STRETCHED
+    windows, trained = distant_context.WINDOWS, distant_context.CONTEXTUAL
     rows = [row(windows, 0, 300, [1, 1, 0, 0, 0, 0, 0, 0]), row(windows, 1, 300, [1, 1, 1, 1])]
-    rows += [row(stretched, 0, 300, [1, 1, 1, 0, 1, 0, 0, 0]), row(stretched, 1, 300, [1] * 4)]
+    rows += [row(trained, 0, 300, [1, 1, 1, 0, 1, 0, 0, 0]), row(trained, 1, 300, [1] * 4)]
     rows += [
         {"library": "tales", "way": way, "seed": 0, "ndcg": ndcg, "precision": ndcg}
-        for way, ndcg in zip((windows, stretched), ([0.5, 0.25], [0.75, 0.75]), strict=True)
+        for way, ndcg in zip((windows, trained), ([0.5, 0.25], [0.75, 0.75]), strict=True)
     ]
     one = distant_context.ONE
     rows += [
         {"library": f"{one} 300", "way": way, "seed": 0, "top1": top1, "distance": [300] * 4}
-        for way, top1 in zip((windows, stretched), ([1, 0, 0, 0], [1, 1, 0, 0]), strict=True)
+        for way, top1 in zip((windows, trained), ([1, 0, 0, 0], [1, 1, 0, 0]), strict=True)
     ]
     found = distant_context.table(rows)
     assert f"| tokens back to the name, {one} | 300 |\n|---|---|\n| {windows} | 25 ± 49 |" in found
     assert "| tokens back to the name, opening | 320 |" in found
     # Documents of 50, 0 and 100%, and of 75, 25 and 100%.
     assert f"| {windows} | 50 ± 57 |" in found
-    assert f"| {stretched} | 67 ± 43 |" in found
-    assert "| gain over windows | +17 ± 16 |" in found
+    assert f"| {trained} | 67 ± 43 |" in found
+    assert "| gain by `contextualize` over windows | +17 ± 16 |" in found
     assert (
-        f"| {stretched} | 0.750 ± 0.000 | +0.375 ± 0.245 | 0.750 ± 0.000 | +0.375 ± 0.245 |"
-        in found
+        f"| {trained} | 0.750 ± 0.000 | +0.375 ± 0.245 | 0.750 ± 0.000 | +0.375 ± 0.245 |" in found
     )
+
+
+@pytest.mark.parametrize("name", ["a company, the company", "two of one sex, by the second"])
+def test_other_subjects_are_named_once_far_before(distant_context, distant_subjects, name):
+    tokenizer = distant_context.Tokenizer(distant_context.MINILM)
+    library = distant_subjects.library(tokenizer, name, 1, documents=3)
+    names = distant_subjects.KINDS[name].names or distant_subjects.NAMES["She"].split()
+    for query, (passage,), document in zip(
+        library.queries, library.right, library.about["document"], strict=True
+    ):
+        text, start = library.texts[document], library.spans[document][passage % 4][0]
+        (asked,) = (each for each in names if each in query.split())
+        assert text.count(asked) == 1 and text.index(asked) < start - 500
+        assert (asked in library.openings[document]) == ("second" not in name)
+    (passages,) = {len(ranked) for ranked in library.ranked}
+    assert passages == 3

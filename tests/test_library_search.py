@@ -1,4 +1,4 @@
-"""The search of the demonstration and notebook 05: its example, its picture and its page."""
+"""The search of the demonstration: its example, its picture and its page."""
 
 import numpy as np
 import pytest

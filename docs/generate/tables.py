@@ -10,7 +10,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 BENCH = RESULTS / "bench"
 # Names of ways in distant_context.json and rotary_collapse.json.
 FIRST = "chunk after the document's first sentence"
-STRETCHED = "late chunking, stretched by `stretch`"
+LOG_N = "late chunking, stretched, with log-n, untrained"
 CONTEXTUAL = "late chunking, trained by `contextualize`"
 GATED, SANDWICHS, ADDITIVE = "gated units, ", "biases from Sandwich's", "the GAU's bias"
 
@@ -124,8 +124,8 @@ def results():
         "distant_context": (
             "Find a sentence by a name that only the document's first sentence has, 820 tokens "
             "before, without labels ([distant context](docs/evidence/distant-context.md))",
-            f"late chunking after `contextualize` {names[CONTEXTUAL]}, stretched with log-n "
-            f"{names[f'{STRETCHED} with log-n']}, in 512-token windows "
+            f"late chunking after `contextualize` {names[CONTEXTUAL]}, with log-n and no training "
+            f"{names[LOG_N]}, in 512-token windows "
             f"{names['late chunking in 512-token windows']}; first sentence prepended "
             f"{names[FIRST]}; chance 6%",
             "holds; prepending the first sentence needs no training, if it has the name",

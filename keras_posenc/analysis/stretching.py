@@ -54,7 +54,7 @@ def write_stretch_report(directory, path=None, title="Stretching report"):
         return plot.agreement_by_position(rows, old, size=(8.6, 3.8))
 
     body = [
-        f"<p class=verdict>{escaped(_verdict(report, recipe))}</p>",
+        f"<p class=verdict>{escaped(_verdict(report))}</p>",
         section(
             "Agreement by position",
             picture(draw, "Cosine of the features with the unstretched encoder's, by position.")
@@ -73,9 +73,8 @@ def write_stretch_report(directory, path=None, title="Stretching report"):
     return path
 
 
-def _verdict(report, recipe):
-    """Whether training has moved the features towards the teacher's, and, where it was to keep
-    distant context, has not lost any."""
+def _verdict(report):
+    """Whether training has moved the features towards the teacher's."""
     old = report["old_length"]
     rows = [row for row in report["agreement"] if row["to"] > old] or report["agreement"]
     before, after = (sum(row[name] for row in rows) / len(rows) for name in ("before", "after"))
@@ -91,9 +90,6 @@ def _verdict(report, recipe):
     if after <= before:
         remedy = "Train on more text or with a smaller learning rate."
         return f"No closer to the unstretched encoder: {words}. {remedy}"
-    if context and recipe.get("keep") == "context" and context["after"] < context["before"]:
-        remedy = "Train on longer texts or with a smaller learning rate."
-        return f"Closer to the unstretched encoder, with less distant context: {words}. {remedy}"
     return f"Closer to the unstretched encoder than before training: {words}."
 
 

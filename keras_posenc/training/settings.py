@@ -49,13 +49,14 @@ def _alone(current, given):
         )
 
 
-def former_settings(extension=None, **owners):
+def former_settings(extension=None, removed=None, **owners):
     """A decorator for functions that still take the arguments which they had until version 0.4.
 
     A call with such arguments has one warning, which has the new arguments.
 
     Args:
         extension: str or None. The default of `extension`, if the function had its parts.
+        removed: `Former` or None. Arguments without a new one, whose value is checked.
         **owners: `Former` by the name of the new argument.
     """
     if extension is not None:
@@ -63,22 +64,25 @@ def former_settings(extension=None, **owners):
             FORMER, lambda now, given: _alone(now, given) or former_extension(given, extension)
         )
 
+    every = {**owners, None: removed} if removed else owners
+
     def decorate(function):
         positional = list(inspect.signature(function).parameters)
 
         @functools.wraps(function)
         def call(*args, **kwargs):
             new, former = {}, []
-            for name, (names, value) in owners.items():
+            for name, (names, value) in every.items():
                 given = {each: kwargs.pop(each) for each in names if each in kwargs}
                 if given:
                     kwargs |= dict(zip(positional, args, strict=False))
                     args = ()
                     new[name] = value(kwargs.get(name), given)
                     former += given
+            new.pop(None, None)
             if former:
                 shown = ", ".join(f"{name}={_written(value)}" for name, value in new.items())
-                checks.warn_former(function.__qualname__, f"give {shown}", former)
+                checks.warn_former(function.__qualname__, f"give {shown or 'nothing'}", former)
             return function(*args, **kwargs | new)
 
         return call

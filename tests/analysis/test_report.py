@@ -298,15 +298,6 @@ def test_a_page_about_a_stretching(tmp_path):
         "than before training: the features" in page
         and "Distant context is 0.750, and was 0.125." in page
     )
-    report["context"] = {"before": 0.75, "after": 0.5}
-    (tmp_path / "metrics.json").write_text(json.dumps(report))
-    assert "than before training: the features" in write_stretch_report(tmp_path).read_text("utf-8")
-    (tmp_path / "recipe.json").write_text(json.dumps({"keep": "context"}))
-    page = write_stretch_report(tmp_path).read_text("utf-8")
-    assert (
-        "less distant context: the features" in page
-        and "Distant context is 0.500, and was 0.750." in page
-    )
     (tmp_path / "metrics.json").write_text(json.dumps({**report, "losses": []}))
     assert len(pictures(write_stretch_report(tmp_path).read_text("utf-8"))) == 1
     with pytest.raises(FileNotFoundError, match="holds no finished stretching"):

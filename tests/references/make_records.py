@@ -22,7 +22,7 @@ RUN += "freeze=None, metrics=None, callbacks=None, seed=0"
 PRETRAIN = "max_length=128, epochs=1, steps=None, objective='mlm', masked=0.15, whole_words=True, "
 PRETRAIN += "max_ngram=1, token_budget=4096, pack=False, dropout_rate=None, "
 PRETRAIN += "attention_dropout_rate=None, extension='hierarchical', seed=0"
-STRETCH = "max_length=2048, keep='context', local=None, global_every=None, steps=64, "
+STRETCH = "max_length=2048, local=None, global_every=None, steps=64, "
 STRETCH += "extension='hierarchical:0.2,kept_rows=1', train_length=2048, seed=0"
 CASES = {
     "classify": (finetune, {}, f"checkpoint='bert', task='classify', optimizer='adamw', {RUN}"),
@@ -64,12 +64,12 @@ CASES = {
     ),
     "stretch": (
         stretch,
-        {"keep": "context", "train_length": 2048, "learning_rate": 4e-5},
+        {"keep": "features", "train_length": 2048, "learning_rate": 4e-5},
         f"checkpoint='bert', optimizer='adamw', log_n=None, {STRETCH}",
     ),
     "stretch_log_n": (
         stretch,
-        {"keep": "context", "train_length": 2048, "learning_rate": 1e-5, "log_n": 128},
+        {"keep": "features", "train_length": 2048, "learning_rate": 1e-5, "log_n": 128},
         f"checkpoint='bert', optimizer='adamw', log_n=128, {STRETCH}",
     ),
 }

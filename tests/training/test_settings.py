@@ -185,6 +185,8 @@ CALLS = [
     (pretrain, {"length": 24}, "max_length=24"),
     (pretrain, {"weight_decay": 0.0}, "optimizer=Optimizer(weight_decay=0.0)"),
     (stretch, {"length": 24}, "max_length=24"),
+    (stretch, {"keep": "features"}, "nothing"),
+    (stretch, {"keep": "features", "length": 24}, "max_length=24"),
     (stretch, {"learning_rate": 1e-5}, "optimizer=Optimizer(learning_rate=1e-05)"),
     (stretch, {"alpha": 0.3}, "extension='hierarchical:0.3,kept_rows=1'"),
     (contextualize, {"learning_rate": 1e-5}, "optimizer=Optimizer(learning_rate=1e-05)"),
@@ -270,7 +272,7 @@ def test_there_is_a_record_of_each_function_and_task():
 
 def test_numbers_of_numpy_are_stored():
     recipe = StretchRecipe(
-        checkpoint="a", max_length=30, train_length=20, keep="context", local=None,
+        checkpoint="a", max_length=30, train_length=20, local=None,
         global_every=None, steps=1, log_n=None, optimizer=None, extension="tile", seed=np.int64(3),
     )  # fmt: skip
     assert recipe.record()["learning_rate"] == 4e-5 and recipe.record()["weight_decay"] == 0.0

@@ -1,8 +1,8 @@
 """Distant context: how the opening of a text changes the features of passages far behind it.
 
 The teacher cannot read the opening and a distant passage together. It reads them with the text
-between them left out. Its features of the passage are the target of the student, which reads the
-whole text.
+between them left out. With another opening its features of the passage change; measured is how much
+of that change the student has, which reads the whole text.
 """
 
 import dataclasses
@@ -10,9 +10,6 @@ import dataclasses
 import numpy as np
 
 from keras_posenc.training.stretching.windows import first_token
-
-# The part of the loss that is of passages after the opening; the rest is of windows.
-CONTEXT = 2 / 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +19,7 @@ class Passage:
     Attributes:
         opening: int. Tokens of the text's beginning that the teacher reads before the passage.
         start, stop: ints, the passage.
-        margin: int. Tokens at its ends that lack some of their neighbours, and are not learned.
+        margin: int. Tokens at its ends that lack some of their neighbours, and are not measured.
     """
 
     opening: int
@@ -32,7 +29,7 @@ class Passage:
 
     @property
     def inner(self):
-        """The slice of the tokens that are learned, in the text."""
+        """The slice of the tokens that are measured, in the text."""
         return slice(self.start + self.margin, self.stop - self.margin)
 
 
@@ -63,52 +60,6 @@ def draw_passages(length, size, rng):
     places = (np.arange(number) + rng.random()) * room / number
     starts = (first + places).astype(int).tolist()
     return [Passage(opening, start, start + count, margin) for start in starts]
-
-
-def context_targets(teacher, text, shift, passages):
-    """The features that keep both near features and distant context, and the weights of the tokens.
-
-    Args:
-        teacher: `Reader`.
-        text: (T - special tokens,) token ids.
-        shift: float, of the windows; see `Reader`.
-        passages: list of `Passage`.
-
-    Returns:
-        (T, D) features: those of the passages after the opening, elsewhere those of windows;
-        and (T,) weights with a mean of 1.
-    """
-    features, before = teacher(text, shift), first_token(teacher.tokenizer)
-    distant = np.zeros(len(features), bool)
-    read = teacher.after(text[: passages[0].opening], [text[p.start : p.stop] for p in passages])
-    for passage, found in zip(passages, read, strict=True):
-        inner = slice(before + passage.inner.start, before + passage.inner.stop)
-        features[inner] = found[passage.margin : len(found) - passage.margin]
-        distant[inner] = True
-    share = distant.mean()
-    weights = np.where(distant, CONTEXT / share, (1 - CONTEXT) / (1 - share))
-    return features, weights.astype("float32")
-
-
-def skipped_positions(count, passages, most, before, rng):
-    """Positions (T,) with one jump between the opening and the passages in half of all texts.
-
-    A text of few tokens so trains positions far beyond it (PoSE).
-
-    Args:
-        count: int. Tokens of the text with its special tokens.
-        passages: list of `Passage`.
-        most: int. Number of positions of the student, at least `count`.
-        before: int. Special tokens before the text.
-        rng: NumPy generator.
-
-    Reference: [PoSE](https://arxiv.org/abs/2309.10400).
-    """
-    positions = np.arange(count, dtype="int32")
-    start = before + rng.integers(passages[0].opening, passages[0].start + 1)
-    jump = rng.integers(0, most - count + 1) * (rng.random() < 0.5)
-    positions[start:] += np.int32(jump)
-    return positions
 
 
 class HeldOutText:

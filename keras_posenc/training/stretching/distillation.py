@@ -9,17 +9,11 @@ from keras_posenc.backend.seeding import set_random_seed
 from keras_posenc.processes.replicas import fill, share_of
 from keras_posenc.training.progress import printer
 from keras_posenc.training.runs import take_steps
-from keras_posenc.training.stretching.context import (
-    HeldOutText,
-    context_kept,
-    context_targets,
-    draw_passages,
-    skipped_positions,
-)
+from keras_posenc.training.stretching.context import HeldOutText, context_kept
 from keras_posenc.training.stretching.feature_losses import FeatureDistance, agreement
 from keras_posenc.training.stretching.pair import Pair
 from keras_posenc.training.stretching.stretch_report import agreement_table, by_piece
-from keras_posenc.training.stretching.windows import Reader, first_token, one_segment
+from keras_posenc.training.stretching.windows import Reader, one_segment
 
 TEST_TEXTS = 2
 
@@ -39,9 +33,7 @@ class Distillation:
     def __init__(self, recipe, source, old, tokenizer, corpus, other_files):
         self.recipe, self.old, self.corpus, self.other_files = recipe, old, corpus, other_files
         set_random_seed(recipe.seed)
-        # Ids that are made of the tokens leave no room for skipped ones.
-        self.skips = recipe.keep == "context" and not old.padded_positions
-        self.pair = Pair(recipe, source, old, recipe.encodings(old), self.skips)
+        self.pair = Pair(recipe, source, old, recipe.encodings(old))
         self.teacher = Reader(self.pair.teacher, tokenizer, old.max_position)
         self.student = self.pair.student
         recipe.compile(self.student, max(1, recipe.steps), FeatureDistance())
@@ -69,26 +61,14 @@ class Distillation:
         text = self.corpus.training(number)
         # Windows begin anywhere: a token's features must not depend on where they happen to begin.
         rng = np.random.default_rng((self.recipe.seed, 2, number))
-        shift = rng.random()
-        if self.recipe.keep == "features":
-            inputs, target = self.inputs(text), self.teacher(text, shift)
-            return self.train(inputs, fill(target[None]))
-        passages = draw_passages(len(text), self.teacher.size, rng)
-        count, before = self.recipe.train_length, first_token(self.teacher.tokenizer)
-        positions = skipped_positions(count, passages, self.recipe.max_length, before, rng)
-        target, weights = context_targets(self.teacher, text, shift, passages)
-        return self.train(self.inputs(text, positions), fill(target[None]), fill(weights[None]))
-
-    def train(self, *batch):
+        batch = self.inputs(text), fill(self.teacher(text, rng.random())[None])
         # Several processes read the same text.
         batch = share_of(batch, backend.processes())
         return float(np.ravel(self.student.train_on_batch(*batch))[0])
 
-    def inputs(self, text, positions=None):
-        """The student's inputs for a text, at positions 0, 1, 2, ... by default."""
-        ids = self.corpus.inputs(text)
-        positions = np.arange(len(ids), dtype="int32") if positions is None else positions
-        return one_segment(self.student, fill(ids[None]), position_ids=fill(positions[None]))
+    def inputs(self, text):
+        """The student's inputs for a text."""
+        return one_segment(self.student, fill(self.corpus.inputs(text)[None]))
 
     def read(self, text):
         """The student's features (T, D) of a text."""

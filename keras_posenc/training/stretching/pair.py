@@ -16,14 +16,14 @@ class Pair:
         source: `Source` of the checkpoint.
         old: `Config` of the checkpoint.
         teacher: dict, keywords of `build_transformer_model` for the teacher.
-        skips: bool. Whether the student takes position ids.
+        skips: bool. Whether the student takes position ids, so that some can be skipped.
 
     Attributes:
         teacher: encoder, whose weights stay.
         student: encoder that is trained.
     """
 
-    def __init__(self, recipe, source, old, teacher, skips):
+    def __init__(self, recipe, source, old, teacher, skips=False):
         weights, options = source.open_weights(), recipe.options(old)
         build = dict(config_path=old, model=source.model, **dict.fromkeys(RATES, 0.0))
         load = dict(checkpoint_path=weights, ignore=source.ignore)

@@ -16,7 +16,7 @@ from keras_posenc.processes.together import check_processes, check_shared
 from keras_posenc.training.optimizer_settings import FORMER_OPTIMIZER
 from keras_posenc.training.progress import printer
 from keras_posenc.training.runs import run_once, whence
-from keras_posenc.training.settings import former_settings, renamed
+from keras_posenc.training.settings import Former, former_settings, renamed
 from keras_posenc.training.source import FORMER_SOURCE, Source
 from keras_posenc.training.stretching.corpus_pieces import CorpusPieces
 from keras_posenc.training.stretching.distillation import Distillation
@@ -42,11 +42,22 @@ class Stretched(typing.NamedTuple):
     report: dict
 
 
+def _only_features(_, given):
+    """Refuses a training that is no more; that of features is the only one."""
+    if given["keep"] not in (None, "features"):
+        raise ValueError(
+            f"`stretch` keeps features, and has no other training. Received: keep="
+            f"{given['keep']!r}; leave it out, and for vectors of passages with distant context "
+            "train an embedder by `contextualize`."
+        )
+
+
 @former_settings(
     extension="hierarchical:0.2,kept_rows=1",
     checkpoint=FORMER_SOURCE,
     optimizer=FORMER_OPTIMIZER,
     max_length=renamed("length"),
+    removed=Former(("keep",), _only_features),
 )
 def stretch(
     checkpoint,
@@ -55,7 +66,6 @@ def stretch(
     *,
     test=None,
     max_length=2048,
-    keep=None,
     local=None,
     global_every=None,
     steps=64,
@@ -73,13 +83,9 @@ def stretch(
     The original encoder is the teacher of the extended one, which reads the whole text.
 
     For each token, the target is the teacher's feature vector, taken from the window of the old
-    length in which the token is most central. This preserves the features of near context.
-
-    With keep="context", passages beyond the old length have another target. The teacher reads the
-    opening of the text and then the passage, with the text between them left out. This preserves
-    the effect of the opening on a distant passage, which a teacher of windows cannot show. In half
-    of these texts the positions jump once, up to `max_length`, so that short texts train distant
-    positions.
+    length in which the token is most central. This preserves the features of near context. It does
+    not teach a passage what its document states far away: for search, train an embedder by
+    `contextualize`.
 
     The loss is 1 - cos + scaled squared error, over all tokens. The first positions start with the
     values of the checkpoint, and the row of [CLS] serves position 0 only.
@@ -97,10 +103,6 @@ def stretch(
             sentence-transformers are copied.
         test: texts to measure on, as `texts`; by default a tenth of `texts` is held out.
         max_length: int. Number of positions to serve.
-        keep: str. What the training preserves: "context" or "features". "context" suits late
-            chunking, retrieval and tasks on distant facts. "features" suits tasks whose answers are
-            near, such as tagging. Default: "context", but "features" with `local`, because a local
-            layer does not see distant context.
         local: int. Tokens to each side that a local layer attends to; [CLS] attends to all tokens
             and all attend to it. By default every layer is global.
         global_every: int. With `local`, the first of this many layers is global.
@@ -155,11 +157,9 @@ def stretch(
     with tempfile.TemporaryDirectory() as scratch:
         source, named = _saved(Source.of(checkpoint), scratch)
         old = source.read_config()
-        defaults = {
-            "train_length": min(max_length, 4 * old.max_position),
-            "keep": "context" if local is None else "features",
-        }
-        chosen = {key: value for key, value in defaults.items() if arguments[key] is None}
+        chosen = {}
+        if train_length is None:
+            chosen["train_length"] = min(max_length, 4 * old.max_position)
         recipe = StretchRecipe.of(arguments, checkpoint=named, **chosen)
         recipe.options(old)  # refuses a length before the texts are read
         tokenizer = source.read_tokenizer(old)

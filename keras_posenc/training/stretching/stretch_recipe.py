@@ -3,8 +3,6 @@
 from keras_posenc import checks
 from keras_posenc.training.recipe import Recipe
 
-KEEP = ("context", "features")
-
 
 class StretchRecipe(Recipe):
     """All settings of a stretching run except its texts: keywords of `stretch`."""
@@ -20,7 +18,6 @@ class StretchRecipe(Recipe):
 
     def check(self):
         super().check()
-        checks.choice("keep", self.keep, KEEP)
         checks.whole("max_length", self.max_length, least=3)
         checks.whole("train_length", self.train_length, least=3)
         checks.whole("steps", self.steps, least=0)
@@ -38,8 +35,8 @@ class StretchRecipe(Recipe):
 
     def record(self, **texts):
         record = super().record(**texts)
-        # Its name until version 0.4.
-        return {"length": record.pop("max_length"), **record}
+        # The names until version 0.4, which also had a training that kept something else.
+        return {"length": record.pop("max_length"), "keep": "features", **record}
 
     @property
     def longest(self):
