@@ -9,7 +9,9 @@ from conftest import TINY_CONFIG, WORDS
 from keras import ops
 
 from keras_posenc import Tokenizer, build_transformer_model, embedder, save_checkpoint
+from keras_posenc.analysis import write_report
 from keras_posenc.losses import MultipleNegativesRanking, PassageRanking
+from keras_posenc.metrics import InBatchAccuracy
 from keras_posenc.retrieval import embed_spans, open_embedder
 from keras_posenc.training import Embed, TextModel, evaluate, finetune
 from keras_posenc.training.finetuning.passages import (
@@ -112,6 +114,8 @@ def test_a_run_learns_what_the_document_states_elsewhere(small, tmp_path):
     assert recipe["document_weight"] == 0.25
     again = evaluate(tmp_path / "run", rows, verbose=0)
     assert again["test"]["accuracy"] == metrics["test"]["accuracy"]
+    page = write_report(tmp_path / "run").read_text("utf-8")
+    assert "document_weight=0.25" in page.replace("&#x27;", "'")
     # The directory is an embedder as any other, for late chunking.
     model = open_embedder(tmp_path / "run", max_length=24)
     spans = [[(document.index("w33"), len(document))] for _, document, _ in rows]
@@ -133,6 +137,22 @@ def test_rows_are_read_from_columns(small, tmp_path):
     assert (
         histories[0].split("\n")[1].split(",")[2:3] == histories[1].split("\n")[1].split(",")[2:3]
     )
+
+
+@pytest.mark.once
+def test_passages_that_are_cut_off_are_not_read(small, tmp_path, caplog):
+    """In stages of two lengths, with a metric of the user's and prompts."""
+    behind = "w4", " ".join(["w5"] * 12 + ["w9"]), "w9"
+    rows = [*rows_of(6), behind]
+    task = Embed(document_weight=0.25, query_prompt="w30 ", document_prompt="w31 ")
+    settings = dict(task=task, lengths=[(14, 1), (20, 1)], verbose=0)
+    metrics = finetune(
+        small, rows, tmp_path / "run", test=rows, metrics=[InBatchAccuracy("in_batch")], **settings
+    )
+    assert "1 of 7 passages begin behind 14 tokens of their documents" in caplog.text
+    assert metrics["test"]["documents"] == 7 and "in_batch" in metrics["test"]
+    short = evaluate(tmp_path / "run", rows, max_length=14, verbose=0)["test"]
+    assert short["documents"] == 7 and short["accuracy"] <= 6 / 7
 
 
 @pytest.mark.once
