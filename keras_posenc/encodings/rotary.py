@@ -9,8 +9,8 @@ from keras import ops
 
 from keras_posenc import checks
 from keras_posenc.encodings.base import Encoding
-from keras_posenc.encodings.frequencies import ntk_exponents
-from keras_posenc.encodings.rope_scaling import arguments_in, read_scaling, scaled_frequencies
+from keras_posenc.encodings.ladder import BY_LENGTH, Ladder
+from keras_posenc.encodings.rope_scaling import arguments_in, read_scaling
 from keras_posenc.encodings.rotary_arguments import (
     checked_sections,
     checked_size,
@@ -153,7 +153,9 @@ class RotaryEmbedding(Encoding):
             )
         super().build(q_shape)
         self.rotary_size = self._rotary_size(self.head_size)
-        self._lay_ladder()
+        self.ladder = Ladder(
+            self.rotary_size, self.base, self.kind, self.fields, self.sections, self.section_order
+        )
         if self.learned:
             # autocast=False: a mixed policy would round what all positions are multiplied by.
             self.log_factors = self.add_weight(
@@ -215,32 +217,10 @@ class RotaryEmbedding(Encoding):
         value[:, : self.rotary_size * step // 2 : step] = 1.0
         return value
 
-    def _lay_ladder(self):
-        """Sets turns per position, the axis of the id and the NTK exponent of each pair."""
-        pairs = self.rotary_size // 2
-        sections = self.sections or (pairs,)
-        axes = [axis for axis, size in enumerate(sections) for _ in range(size)]
-        if self.section_order == "round_robin":
-            rounds = range(max(sections))
-            axes = [axis for n in rounds for axis, size in enumerate(sections) if n < size]
-        self.pair_axes = np.array(axes, "int32")
-        ladders = sections if self.section_order == "axial" else (pairs,)
-
-        scaling = {"rope_type": self.kind, **self.fields}
-
-        def turns_and_factor(length=None):
-            parts = [scaled_frequencies(2 * n, self.base, scaling, length) for n in ladders]
-            return np.concatenate([part for part, _ in parts]) / (2 * math.pi), parts[0][1]
-
-        self.turns, self.factor = turns_and_factor()
-        if self.kind == "longrope":
-            self.long_turns, _ = turns_and_factor(scaling["original_max_position_embeddings"] + 1)
-        self.exponents = np.concatenate([ntk_exponents(2 * n) for n in ladders])
-
     @property
     def reads_length(self):
         """Whether the frequencies depend on the length of the text."""
-        return self.kind in ("dynamic", "longrope")
+        return self.kind in BY_LENGTH
 
     @property
     def by_position(self):
@@ -255,41 +235,11 @@ class RotaryEmbedding(Encoding):
     def _turns(self, grid):
         """Turns per position: NumPy (pairs,), or a tensor (B or 1, 1, pairs) if they are learned or
         depend on the length."""
-        turns = self._fixed_turns(grid)
+        turns = self.ladder.turns_of(grid)
         if not self.learned:
             return turns
         factors = ops.exp(ops.cast(self.log_factors, "float32"))
         return ops.cast(turns, "float32") * factors[None, None]
-
-    def _fixed_turns(self, grid):
-        if not self.reads_length:
-            return self.turns
-        # From the unmasked keys: padding and the free end of a cache do not count.
-        ids = ops.cast(grid.key_positions, "float32")
-        ids = ops.max(ids, axis=-1) if len(ids.shape) == 3 else ids
-        if grid.key_mask is not None:
-            ids = ops.where(ops.cast(grid.key_mask, "bool"), ids, 0.0)
-        length = ops.max(ids, axis=1)[:, None, None] + 1.0
-        original = float(self.fields["original_max_position_embeddings"])
-        if self.kind == "longrope":
-            short, long = (ops.cast(x, "float32") for x in (self.turns, self.long_turns))
-            return ops.where(length > original, long, short)
-        stretch = self.fields["factor"] * (ops.maximum(length, original) / original - 1.0) + 1.0
-        turns, exponents = (ops.cast(x, "float32") for x in (self.turns, self.exponents))
-        return turns * ops.power(stretch, -exponents)
-
-    def _ids_of_pairs(self, ids):
-        ids = ops.cast(ids, "float32")
-        if len(ids.shape) == 2:
-            return ids[..., None]
-        axes = len(self.sections or (0,))
-        if ids.shape[-1] != axes:
-            raise ValueError(
-                f"{type(self).__name__} rotates by {axes} ids per position"
-                f"{'; `sections` sets their number' if axes == 1 else ''}. "
-                f"Received: position ids on {ids.shape[-1]} axes"
-            )
-        return ops.take(ids, self.pair_axes, axis=-1)
 
     def rotated(self, x, ids, grid, magnitude=1.0):
         """Rotates heads by position ids, in float32.
@@ -307,7 +257,8 @@ class RotaryEmbedding(Encoding):
 
     def _waves(self, ids, grid, magnitude):
         """Cosine and sine of the angles of position ids, (B or 1, T, 1, pairs) each."""
-        by = angles(self._ids_of_pairs(ids), self._turns(grid))[:, :, None]
+        ids = self.ladder.ids_of_pairs(ids, type(self).__name__)
+        by = angles(ids, self._turns(grid))[:, :, None]
         cos, sin = ops.cos(by), ops.sin(by)
         return (cos, sin) if magnitude == 1 else (cos * magnitude, sin * magnitude)
 
@@ -327,9 +278,9 @@ class RotaryEmbedding(Encoding):
         dtypes = q.dtype, k.dtype
         if self.use_bias:
             q, k = self.add_bias(q, self.query_bias), self.add_bias(k, self.key_bias)
-        of_queries = of_keys = self._waves(grid.query_positions, grid, self.factor)
+        of_queries = of_keys = self._waves(grid.query_positions, grid, self.ladder.factor)
         if grid.key_positions is not grid.query_positions:
-            of_keys = self._waves(grid.key_positions, grid, self.factor)
+            of_keys = self._waves(grid.key_positions, grid, self.ladder.factor)
         q, k = (
             ops.cast(rotate(ops.cast(x, "float32"), *waves, self.layout), dtype)
             for x, waves, dtype in zip((q, k), (of_queries, of_keys), dtypes, strict=True)
@@ -343,7 +294,7 @@ class RotaryEmbedding(Encoding):
             return self.heads(*heads, grid)
         x = self.add_bias(heads[0], self.query_bias) if self.use_bias else heads[0]
         return ops.cast(
-            self.rotated(x, grid.query_positions, grid, self.factor), self.compute_dtype
+            self.rotated(x, grid.query_positions, grid, self.ladder.factor), self.compute_dtype
         )
 
     def _heads_and_grid(self, heads, positions, offset):

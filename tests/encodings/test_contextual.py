@@ -149,7 +149,12 @@ def test_cope_with_its_first_table_changes_nothing():
     arguments = {"use_causal_mask": True, "key_mask": LEFT}
     plain(X, X), cope(X, X, **arguments)
     copy_projections(plain, cope)
-    np.testing.assert_array_equal(logits_of(plain, **arguments), logits_of(cope, **arguments))
+    expected = logits_of(plain, **arguments)
+    np.testing.assert_array_equal(expected, logits_of(cope, **arguments))
+    (encoding,) = cope.encodings
+    encoding.set_weights([w + np.arange(w.size).reshape(w.shape) for w in encoding.get_weights()])
+    seen = cells_of(LEFT)
+    assert np.abs(logits_of(cope, **arguments) - expected)[seen].max() > 1e-2
 
 
 @pytest.mark.once

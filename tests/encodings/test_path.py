@@ -108,6 +108,7 @@ def test_tokens_of_no_strength_change_nothing(layer):
         getattr(plain, name).set_weights(getattr(weak, name).get_weights())
     outputs = [numpy(each(X, X, use_causal_mask=True)) for each in (weak, plain)]
     np.testing.assert_allclose(*outputs, 1e-5, 1e-5)
+    assert np.abs(numpy(layer(X, X, use_causal_mask=True)) - outputs[1]).max() > 1e-2
 
 
 @pytest.mark.once

@@ -198,6 +198,8 @@ def test_zero_tables_change_nothing():
     encoding = ShawRelative(embeddings_initializer="zeros")
     encoding.build((B, T, H, D))
     np.testing.assert_allclose(run(encoding), run(NoPosition()), atol=1e-6)
+    encoding.set_weights([w + np.arange(w.size).reshape(w.shape) for w in encoding.get_weights()])
+    assert np.abs(run(encoding) - run(NoPosition())).max() > 1e-2
 
 
 class NoPosition(ShawRelative):

@@ -74,6 +74,7 @@ def test_shards_and_chunks_in_parts(pretrained, lines, tmp_path):
     ]
     assert [len(part) for part in parts] == [5, 6]
     np.testing.assert_allclose(np.concatenate(parts), expected, rtol=1e-5, atol=1e-6)
+    assert np.abs(embed(pretrained, TEXTS, verbose=0) - expected).max() > 1e-3  # in one piece
 
 
 @pytest.mark.once
