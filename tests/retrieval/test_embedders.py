@@ -116,6 +116,20 @@ def test_overlapping_chunks_count_shared_tokens_twice(pretrained):
     assert np.abs(shared - apart).max() > 1e-3
 
 
+@pytest.mark.once
+def test_a_long_query_is_read_in_chunks_but_not_late(pretrained):
+    """A query has one vector: the mean of its chunks, or that of the whole text."""
+    text = " ".join(f"w{n}" for n in range(12))
+    whole, chunked, late = (
+        open_embedder(pretrained, reading=reading).encode_queries([text], verbose=0)
+        for reading in (None, "chunks:6", "late:3")
+    )
+    expected = embed(pretrained, [text], reading="chunks:6", verbose=0)
+    np.testing.assert_allclose(chunked, expected, atol=1e-6)
+    np.testing.assert_allclose(late, whole, atol=1e-6)
+    assert np.abs(chunked - whole).max() > 1e-3
+
+
 def test_an_embedder_is_saved_as_it_was_read(pretrained, tmp_path):
     model = open_embedder(pretrained, max_length=24, prompt="w3 ", dimension=8)
     assert str(tmp_path / "saved" / "config.json") in model.save(tmp_path / "saved")
@@ -124,6 +138,9 @@ def test_an_embedder_is_saved_as_it_was_read(pretrained, tmp_path):
     np.testing.assert_allclose(
         again.encode_queries(long, verbose=0), model.encode_queries(long, verbose=0), atol=1e-5
     )
+    for side in ("document", None):  # a text of neither side has the default prompt
+        found, expected = (each.encode(long, side, verbose=0) for each in (again, model))
+        np.testing.assert_allclose(found, expected, atol=1e-5)
     plain = open_embedder(pretrained, max_length=24, dimension=8)
     assert np.abs(plain.encode_queries(long, 0) - model.encode_queries(long, 0)).max() > 1e-3
 

@@ -11,6 +11,7 @@ from keras_posenc.metrics.answers import answer_f1, best_spans, exact_match, nor
 from keras_posenc.metrics.entities import entities, entity_scores
 from keras_posenc.metrics.scores import pearson, spearman
 from keras_posenc.text.documents import Row
+from keras_posenc.training.finetuning.tag import _places
 
 pytestmark = pytest.mark.once
 
@@ -113,3 +114,13 @@ def test_correlations():
     ranks = [[(s < x).sum() + ((s == x).sum() + 1) / 2 for x in s] for s in (a, b)]
     assert spearman(a, b) == pytest.approx(np.corrcoef(*ranks)[0, 1])
     assert pearson([1, 1], [1, 2]) == spearman([3, 3], [1, 2]) == 0
+
+
+def test_tokens_that_share_a_character_are_one_word():
+    """Two tokens of bytes may end and begin inside "é", and a tag is of whole characters."""
+    special, first, rest, other = (-1, 0, 0), (0, 0, 2), (0, 1, 2), (0, 3, 4)
+    rows = [Row([], [], 0, 0, np.array([special, first, rest, other, special]))]
+    starts, ends = _places("né b", rows)
+    assert (starts.tolist(), ends.tolist()) == ([0, 3], [2, 4])
+    apart = [Row([], [], 0, 0, np.array([special, (0, 0, 1), rest, other, special]))]
+    assert _places("né b", apart)[0].tolist() == [0, 1, 3]
