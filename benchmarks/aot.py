@@ -13,8 +13,9 @@ Encodings that are causal by nature are compiled with a causal mask.
 A chip is a topology of TPUs, of which one is used, or a GPU, which needs JAX's plugin for CUDA
 (aot_devices.py). TPU programs are compiled at `jax_optimization_level=O0`, in seconds, which counts
 up to a tenth more temporaries than the default; what that level refuses is compiled at the default.
-`gflop` counts the matrix products of the traced program and `largest_mb` its largest array,
-`kernels` the fused kernels of attention that were compiled. A program that takes longer than
+`gflop` counts the matrix products of the traced program, `selections` the numbers that it selects
+per cell of the attention matrix, `largest_mb` its largest array, and `kernels` the fused kernels of
+attention that were compiled. A program that takes longer than
 `--limit` is given up; `--trace-only` compiles nothing. Results are added to
 benchmarks/results/aot.json: a case that is there is not compiled again.
 """

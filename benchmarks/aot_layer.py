@@ -9,7 +9,7 @@ import sys
 
 import aot_devices  # isort: skip  # before JAX and Keras: it sets their environment
 import jax
-from aot_traced import MB, largest_array, product_flops
+from aot_traced import MB, largest_array, product_flops, selections
 
 from keras_posenc import PositionalAttention
 from keras_posenc.backend.seeding import set_random_seed
@@ -37,6 +37,7 @@ def main(chip):
         traced, causal = trace(device, **case)
         jaxpr = traced.jaxpr.jaxpr
         row = {"causal": causal, "gflop": round(product_flops(jaxpr) / 1e9, 1)}
+        row["selections"] = round(selections(jaxpr) / (HEADS * case["length"] ** 2), 1)
         say(row | {"largest_mb": round(largest_array(jaxpr) / MB)})
         if not compiles:
             continue

@@ -1,4 +1,4 @@
-"""What a traced program would compute: its matrix products and its largest array."""
+"""What a traced program would compute: products, selections, and its largest array."""
 
 import math
 
@@ -11,16 +11,24 @@ def product_flops(jaxpr):
     The compiler's own count takes the body of a loop once. A kernel counts the whole grid of its
     blocks, and a condition the branch that has most.
     """
-    return sum(map(_flops, jaxpr.eqns))
+    return _total(jaxpr, _flops)
 
 
-def _flops(equation):
+def selections(jaxpr):
+    """Numbers that selections write, counted as `product_flops` counts loops.
+
+    A look-up on a TPU compares each number with each column of a table, which no product shows.
+    """
+    return _total(jaxpr, _selected)
+
+
+def _total(jaxpr, of_equation):
+    return sum(_total_of(equation, of_equation) for equation in jaxpr.eqns)
+
+
+def _total_of(equation, of_equation):
     name, parameters = equation.primitive.name, equation.params
-    if name == "dot_general":
-        (contracted, _), _ = parameters["dimension_numbers"]
-        left = equation.invars[0].aval.shape
-        return 2 * math.prod((*equation.outvars[0].aval.shape, *(left[i] for i in contracted)))
-    inner = [product_flops(jaxpr) for jaxpr in _jaxprs(parameters)]
+    inner = [_total(jaxpr, of_equation) for jaxpr in _jaxprs(parameters)]
     if name == "cond":
         return max(inner)
     turns = 1
@@ -28,7 +36,20 @@ def _flops(equation):
         turns = parameters["length"]
     elif name == "pallas_call":
         turns = math.prod(parameters["grid_mapping"].grid)
-    return turns * sum(inner)
+    return of_equation(equation) + turns * sum(inner)
+
+
+def _flops(equation):
+    if equation.primitive.name != "dot_general":
+        return 0
+    (contracted, _), _ = equation.params["dimension_numbers"]
+    left = equation.invars[0].aval.shape
+    return 2 * math.prod((*equation.outvars[0].aval.shape, *(left[i] for i in contracted)))
+
+
+def _selected(equation):
+    selects = equation.primitive.name == "select_n"
+    return math.prod(equation.outvars[0].aval.shape) if selects else 0
 
 
 def largest_array(jaxpr):

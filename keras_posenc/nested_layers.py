@@ -11,6 +11,7 @@ import contextvars
 import keras
 
 from keras_posenc import backend
+from keras_posenc.backend.keras_names import save_zero_points
 
 _LATER = contextvars.ContextVar("_LATER", default=False)
 
@@ -93,6 +94,7 @@ def built(layer, part, *shapes):
     layer is frozen: Keras asks each weight, not the layers around it."""
     part.trainable = part.trainable and layer.trainable
     part.build(*shapes)
+    save_zero_points(part)
     return part
 
 

@@ -79,17 +79,18 @@ def test_the_error_of_a_layer_is_that_of_its_dtype(gpu_layer):
     assert 1e-4 < gpu_layer.error_of("causal padded", "bfloat16", 96) < 0.1
 
 
-def test_products_are_counted_as_often_as_loops_run(aot_traced):
+def test_products_and_selections_are_counted_as_often_as_loops_run(aot_traced):
     jax = pytest.importorskip("jax")
     x = jax.ShapeDtypeStruct((4, 4), "float32")
 
     def program(x):
-        x, _ = jax.lax.scan(lambda x, _: (x @ x, None), x, length=5)
+        x, _ = jax.lax.scan(lambda x, _: (jax.numpy.where(x > 0, x @ x, x), None), x, length=5)
         x = jax.lax.cond(x[0, 0] > 0, lambda x: x @ x @ x, lambda x: x, x)
         return jax.numpy.broadcast_to(x @ x, (7, 4, 4)).sum()
 
     jaxpr = jax.make_jaxpr(program)(x).jaxpr
     assert aot_traced.product_flops(jaxpr) == (5 + 2 + 1) * 2 * 4**3
+    assert aot_traced.selections(jaxpr) == 5 * 4**2
     assert aot_traced.largest_array(jaxpr) == 4 * 7 * 4 * 4
 
 

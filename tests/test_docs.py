@@ -45,7 +45,7 @@ def test_every_file_of_results_is_on_a_page(generate):
     found = {path.name for path in blocks.RESULTS.glob("*.md")}
     pages = {("page", name) for name in found if not name.startswith("compare-")}
     rest = {("recovery", "small"), ("recovery", "minilm"), ("context_tools",), ("precision",)}
-    rest |= {("encodings_2026",), ("encoding_figures",), ("mteb",)}
+    rest |= {("encodings_2026",), ("encoding_figures",), ("mteb",), ("quantized",)}
     rest |= {("loading",), ("newsgroups",), ("encodings",), ("verdicts",), ("comparisons",)}
     rest |= {
         ("stretch",),

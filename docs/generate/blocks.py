@@ -329,6 +329,11 @@ def translation():
     return _with(module.table(rows), rows, command, "translation", "torch")
 
 
+def quantized():
+    rows = _json("quantized")
+    return _with(benchmark("quantized").table(rows), [], "benchmarks/quantized.py", "quantized")
+
+
 def precision():
     command = "benchmarks/precision.py --train 320 --test 160   # torch: --test 48"
     return _with(benchmark("precision").table(_json("precision")), [], command, "precision")
@@ -445,6 +450,7 @@ BLOCKS = {
     "stretched_reactions": stretched_reactions,
     "stretch_base": stretch_base,
     "precision": precision,
+    "quantized": quantized,
     "loading": loading,
     "newsgroups": newsgroups,
     "tpu_batches": chips.batches,

@@ -63,7 +63,7 @@ def layers():
             rows[row["encoding"], row["mode"]] = row
     head = ["encoding"]
     for mode in LAYER_MODES.values():
-        head += [f"{mode}: MB", "MB / plain", "products / plain"]
+        head += [f"{mode}: MB", "MB / plain", "products / plain", "selections per cell"]
     lines = [head]
     for encoding in [*PLAIN, *sorted({encoding for encoding, _ in rows} - set(PLAIN))]:
         cells = [LAYERS.get(encoding, f"`{encoding}`")]
@@ -80,17 +80,17 @@ def layers():
 
 
 def _ratio_to_plain(rows, encoding, mode):
-    """Megabytes, how many times those of plain attention they are, and the same for products."""
+    """Megabytes and products, relative to those of plain attention, and selections per cell."""
     row = rows.get((encoding, mode))
     if row is None:
-        return ["-"] * 3
+        return ["-"] * 4
     plain = rows[PLAIN[row["causal"]], mode]
-    products = f"{row['gflop'] / plain['gflop']:.2f}"
+    traced = [f"{row['gflop'] / plain['gflop']:.2f}", f"{row['selections']:.0f}"]
     if not row.get("fits"):
-        return ["-", "-", products]
+        return ["-", "-", *traced]
     mb, of_plain = row["temporary_mb"], row["temporary_mb"] / plain["temporary_mb"]
     mark = SPLASH * bool(row["kernels"]) + DEFAULT * ("level" in row)
-    return [f"{mb:,}{mark}", f"{of_plain:.1f}", products]
+    return [f"{mb:,}{mark}", f"{of_plain:.1f}", *traced]
 
 
 def gpu_layers():

@@ -52,6 +52,7 @@ subpackage imports a backend, except for writing the backend's file formats.
 | `trace_any_shape` | one program of predictions for batches of every shape |
 | `train_steps` | many training steps as one program |
 | `gradient` | the gradient of a function, inside a loss |
+| `without_gradients` | operations that are not recorded for gradients |
 | `exporting`, `is_exporting` | tracing a program for another runtime |
 | `exporting_free_sizes` | the same, for tensors whose sizes are variables |
 | `saved_model_options` | a SavedModel whose inputs have one free length |

@@ -8,6 +8,7 @@ supported Keras.
 import contextlib
 import functools
 import logging
+import types
 
 import keras
 
@@ -102,6 +103,20 @@ def nodes_by_depth(graph):
 def output_structure(graph):
     """The nested structure of the outputs of a functional graph."""
     return graph._outputs_struct
+
+
+def save_zero_points(layer):
+    """Makes a dense layer write its zero points of GPTQ or AWQ.
+
+    Keras 3.15 reads them of a file, and writes them for int4 only: no such file could be loaded.
+    """
+    calibrated = getattr(layer, "quantization_mode", None) in ("gptq", "awq")
+    if calibrated and hasattr(layer, "_get_kernel_with_merged_lora"):
+        layer._get_kernel_with_merged_lora = types.MethodType(_zero_points, layer)
+
+
+def _zero_points(layer):
+    return None, None, layer.kernel_zero
 
 
 def tensor_of(variable):

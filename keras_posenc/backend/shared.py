@@ -94,6 +94,7 @@ NAMES = (
     "update_slice",
     "weigh_values",
     "with_neighbours",
+    "without_gradients",
     "write",
 )
 
@@ -102,6 +103,11 @@ def cache_programs():
     """Keeps compiled programs in a folder of the user, for later processes; returns its path, or
     None where nothing is kept."""
     return None
+
+
+def without_gradients():
+    """A context in which no operation is recorded for gradients."""
+    return contextlib.nullcontext()
 
 
 def bind_keywords(call, keywords):

@@ -387,6 +387,11 @@ def fused_kernels(q, k):
     )
 
 
+def without_gradients():
+    """A context in which no operation is recorded for gradients."""
+    return torch.no_grad()
+
+
 def gelu(x):
     """GELU by the error function, by torch's fused kernel."""
     return torch.nn.functional.gelu(x)

@@ -77,9 +77,9 @@ class IdEmbedding(keras.layers.Embedding):
         return super().call(self._with_rows(inputs))
 
     def quantize(self, mode=None, type_check=True, **kwargs):
-        # int4 packs two numbers into one, which a projection with the table does not read: int8 is
-        # the next smaller, by its default quantizer.
-        if mode == "int4":
+        # int4 packs two numbers into one, which a projection with the table does not read, and
+        # calibration is for matrix products: int8 is the next smaller, by its default quantizer.
+        if mode in ("int4", "gptq", "awq"):
             mode, kwargs = "int8", {}
         # Keras does not quantize subclasses of its layers.
         super().quantize(mode, type_check=mode != "int8", **kwargs)

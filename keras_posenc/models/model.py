@@ -9,9 +9,10 @@ import keras
 from keras import ops
 
 from keras_posenc import backend
-from keras_posenc.backend.keras_names import has, scope
+from keras_posenc.backend.keras_names import has, save_zero_points, scope
 from keras_posenc.backend.seeding import without_tensorflow
 from keras_posenc.encodings import spec_of
+from keras_posenc.models.calibration import CALIBRATED, stages
 from keras_posenc.models.direct import Steps
 from keras_posenc.models.inputs import CheckedInputs
 
@@ -113,8 +114,12 @@ class TransformerModel(CheckedInputs, keras.Model):
         with without_tensorflow():
             return super().save(filepath, *args, **kwargs)
 
-    def quantize(self, mode=None, *args, **kwargs):
-        """Quantizes the weights, as `keras.Model.quantize` does; warns of "int8" on a CPU."""
+    def quantize(self, mode=None, config=None, filters=None, **kwargs):
+        """Quantizes the weights, as `keras.Model.quantize` does; warns of "int8" on a CPU.
+
+        By "gptq" and "awq", which need calibration data, the dense layers of all blocks are
+        quantized if there are no `filters`. Token tables are then int8, as by "int4".
+        """
         if mode == "int8" and not backend.on_accelerator(ops.zeros(())):
             warnings.warn(
                 "On a CPU, a model quantized to int8 takes less memory and is slower than float32, "
@@ -122,7 +127,22 @@ class TransformerModel(CheckedInputs, keras.Model):
                 '"model.onnx", quantize="int8") runs in onnxruntime.',
                 stacklevel=2,
             )
-        return super().quantize(mode, *args, **kwargs)
+        mode = getattr(config, "mode", None) if mode is None else mode
+        if mode in CALIBRATED and filters is None:
+            filters = _calibrated(self)
+        # Keras' sums over calibration data would keep all that they are made of.
+        with without_tensorflow(), backend.without_gradients():
+            super().quantize(mode, config=config, filters=filters, **kwargs)
+        for layer in self._flatten_layers():
+            save_zero_points(layer)
+
+    def get_quantization_layer_structure(self, mode=None):
+        """The embeddings and the blocks, for GPTQ and AWQ; None for another `mode`.
+
+        Raises:
+            ValueError: if blocks read more than the features of the one before.
+        """
+        return stages(self) if mode in CALIBRATED else None
 
     def get_config(self):
         if has("scopes") and scope(
@@ -133,6 +153,13 @@ class TransformerModel(CheckedInputs, keras.Model):
         if self._transformer is not None:
             about = _about(self._transformer)
         return {**super().get_config(), **({} if about is None else {"about": about})}
+
+
+def _calibrated(model):
+    """A filter for the layers inside the blocks of a model, and its tables of ids."""
+    blocks = stages(model)["sequential_blocks"]
+    inside = {id(layer) for block in blocks for layer in block._flatten_layers()}
+    return lambda layer: id(layer) in inside or isinstance(layer, keras.layers.Embedding)
 
 
 def model_on(encoder, outputs, name):

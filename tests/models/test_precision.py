@@ -1,5 +1,7 @@
 """Half precision and int8 through whole models, trained, saved and read again."""
 
+import functools
+import gc
 import warnings
 
 import keras
@@ -7,6 +9,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_posenc.backend.seeding import set_random_seed
 from keras_posenc.layers.token_embedding import TokenEmbedding
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads import classifier
@@ -15,6 +18,8 @@ RNG = np.random.default_rng(0)
 TOKENS = RNG.integers(1, 40, (4, 20)).astype("int32")
 INPUTS = {"token_ids": TOKENS, "segment_ids": np.zeros_like(TOKENS)}
 LABELS = np.arange(4) % 2
+Q = keras.quantizers
+CONDITION = keras.Input((4,), name="condition")
 
 
 @pytest.fixture
@@ -40,6 +45,22 @@ def quantized(model, mode="int8"):
         warnings.filterwarnings("ignore", ".*does not have a `quantize` method.*")
         warnings.filterwarnings("ignore", "On a CPU, a model quantized to int8")
         model.quantize(mode)
+    return model
+
+
+def calibrated(model, mode, seed):
+    """The model by GPTQ or AWQ, with random calibration data."""
+    kind = {"gptq": "GPTQConfig", "awq": "AWQConfig"}[mode]
+    if not (hasattr(keras.Model, "get_quantization_layer_structure") and hasattr(Q, kind)):
+        pytest.skip(f"Keras {keras.__version__} has no {kind} of models with blocks of any kind")
+    texts = np.random.default_rng(seed).integers(1, 40, (4, 20)).astype("int32")
+    sizes = {"num_samples": 4, "sequence_length": 20, "group_size": 8}
+    config = getattr(Q, kind)(dataset=texts, tokenizer=list, **sizes)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*does not have a `quantize` method.*")
+        gc.freeze()  # on PyTorch, Keras collects garbage for each kernel
+        model.quantize(config=config)
+        gc.unfreeze()
     return model
 
 
@@ -160,3 +181,78 @@ def test_other_modes_leave_the_tied_table_alone():
     table.build()
     with pytest.raises(NotImplementedError, match="does not have a `quantize` method"):
         table.quantize("float8")
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("mode", ["gptq", "awq"])
+def test_calibration_data_decide_what_is_rounded(tiny_config, mode, tmp_path):
+    """As files are read and written again too."""
+    set_random_seed(0)
+    tiny_config.update(num_hidden_layers=1, initializer_range=0.3)
+    build = functools.partial(build_transformer_model, tiny_config, hierarchical_position=True)
+    model = classifier(build(), 2)
+    kernels = []
+    for seed in (0, 1):
+        other = classifier(build(), 2)
+        other.set_weights(model.get_weights())
+        other = calibrated(other, mode, seed)
+        kernels.append([w.numpy() for w in other.weights if w.dtype == "uint8"])
+        assert len(kernels[-1]) == 2 * 6  # numbers and zero points
+    assert any((a != b).any() for a, b in zip(*kernels, strict=True))
+    before, after, kept = predict(model), predict(other), dtypes(other)
+    assert 0 < np.abs(after - before).max() < np.abs(before).max()
+    assert kept["Embedding-Token/embeddings"] == "int8"
+    assert kept["Classifier/kernel"] == "float32"
+    for name in ("first.keras", "second.keras"):
+        other.save(tmp_path / name)
+        other = keras.saving.load_model(tmp_path / name)
+        assert dtypes(other) == kept
+    np.testing.assert_array_equal(predict(other), after)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"residual_attention_scores": True}, "Transformer-1-MultiHeadSelfAttention reads 2"),
+        (
+            {"layer_norm_cond": CONDITION, "additional_input_layers": CONDITION},
+            "inputs of this model are .*condition",
+        ),
+    ],
+)
+def test_models_that_pass_more_from_block_to_block_are_not_calibrated(
+    tiny_config, options, message
+):
+    model = build_transformer_model(tiny_config | {"num_hidden_layers": 2}, **options)
+    with pytest.raises(ValueError, match=f"(?s){message}.*int8 or int4 instead"):
+        model.get_quantization_layer_structure("gptq")
+
+
+@pytest.mark.once
+def test_a_model_without_blocks_is_not_calibrated(tiny_config):
+    model = build_transformer_model(tiny_config | {"num_hidden_layers": 0})
+    with pytest.raises(ValueError, match="no layers of a name like Transformer-0"):
+        model.get_quantization_layer_structure("awq")
+    assert model.get_quantization_layer_structure("int8") is None
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("family", ["roberta", "albert", "deberta"])
+def test_blocks_one_by_one_give_the_features_of_the_model(tiny_config, family):
+    """What a block reads besides features (ids, shared tables) is the same for each."""
+    options = {
+        "roberta": {"padded_positions": True},
+        "albert": {"num_hidden_groups": 1},
+        "deberta": {},
+    }[family]
+    encodings = ["deberta"] if family == "deberta" else None
+    config = tiny_config | {"num_hidden_layers": 3, "initializer_range": 0.3} | options
+    model = build_transformer_model(config, encodings=encodings, hierarchical_position=True)
+    parts = model.get_quantization_layer_structure("gptq")
+    (x,) = [layer(TOKENS[:1]) for layer in parts["pre_block_layers"]]
+    for block in parts["sequential_blocks"]:
+        x = block(x)
+    assert len(parts["sequential_blocks"]) == (1 if family == "albert" else 3)
+    expected = model({name: x[:1] for name, x in INPUTS.items()})
+    np.testing.assert_allclose(*map(ops.convert_to_numpy, (x, expected)), atol=1e-5)
