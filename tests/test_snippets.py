@@ -4,6 +4,7 @@ import contextlib
 import io
 import pathlib
 import re
+from importlib.util import find_spec
 
 import keras
 import pytest
@@ -12,23 +13,30 @@ pytestmark = pytest.mark.once
 
 ROOT = pathlib.Path(__file__).parents[1]
 FENCE = re.compile(
-    r"^((?:<!-- (?:not run|smaller): [^\n]+ -->\n)*)```python\n(.*?)^```$", re.DOTALL | re.MULTILINE
+    r"^((?:<!-- (?:not run|needs|smaller): [^\n]+ -->\n)*)```python\n(.*?)^```$",
+    re.DOTALL | re.MULTILINE,
 )
 # Readers see the sizes of a real model; what a test runs instead is in a comment above.
 SMALLER = re.compile(r"<!-- smaller: (.+?) -> (.+?) -->")
+# Packages without which a snippet is left out: `make test-libraries` installs most.
+NEEDS = re.compile(r"<!-- needs: (.+?) -->")
 # What the README shows of the output: behind a print, or in lines below.
 PRINTED = re.compile(r"^(?:print\(.*\)  )?# (.*)$", re.MULTILINE)
 PERCENT = re.compile(r"([\d.]+)%")
 
 
 def snippets(path):
-    """The Python of a page that is to run: what is marked `<!-- not run: why -->` is not."""
+    """The Python of a page that is to run.
+
+    What is marked `<!-- not run: why -->` is not, nor is `<!-- needs: a, b -->` without a package.
+    """
     found = []
     for marks, code in FENCE.findall(path.read_text("utf-8")):
         for full, small in SMALLER.findall(marks):
             assert code.count(full) == 1, f"{path.name}: {full!r} must be once in the code below"
             code = code.replace(full, small)
-        if "not run" not in marks:
+        needed = ", ".join(NEEDS.findall(marks)).split(", ")
+        if "not run" not in marks and all(find_spec(each) for each in needed if each):
             found.append(code)
     return found
 

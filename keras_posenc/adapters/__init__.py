@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from keras_posenc.adapters.ray import RayEmbedder
     from keras_posenc.adapters.scikit_learn import TextClassifier
     from keras_posenc.adapters.sides import Sides
+    from keras_posenc.adapters.spark import spark_embedder
 
 __all__ = [
     "EncoderBackbone",
@@ -25,6 +26,7 @@ __all__ = [
     "Sides",
     "TextClassifier",
     "as_backbone",
+    "spark_embedder",
 ]
 
 names_on_request(__name__)
