@@ -45,7 +45,8 @@ def test_every_file_of_results_is_on_a_page(generate):
     found = {path.name for path in blocks.RESULTS.glob("*.md")}
     pages = {("page", name) for name in found if not name.startswith("compare-")}
     rest = {("recovery", "small"), ("recovery", "minilm"), ("context_tools",), ("precision",)}
-    rest |= {("encodings_2026",), ("encoding_figures",), ("mteb",), ("quantized",)}
+    rest |= {("encodings_2026",), ("encoding_figures",), ("mteb",), ("many_texts",)}
+    rest |= {("quantized",)}
     rest |= {("loading",), ("newsgroups",), ("encodings",), ("verdicts",), ("comparisons",)}
     rest |= {
         ("stretch",),
@@ -144,6 +145,12 @@ def test_every_family_has_a_page(generate):
     assert '| longer texts | `extension="yarn:4"` |' in pages["modernbert"]
     assert "| longer texts | `hierarchical_position=True`" in pages["bert"]
     assert "`ForQuestionAnswering`" in pages["bert"]
+
+
+def test_intervals_and_options_stay_on_one_line(generate):
+    found = generate("hooks").kept_together("<td>83 ± 14</td><code>--file a.txt</code>")
+    assert "83&nbsp;±&nbsp;14" in found
+    assert '<code><span class="option">--file</span> a.txt</code>' in found
 
 
 def test_every_public_name_is_in_the_reference(generate):

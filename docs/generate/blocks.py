@@ -223,6 +223,13 @@ def mteb():
     return _with(table, rows, "benchmarks/mteb_scores.py", "mteb", "torch")
 
 
+def many_texts():
+    """What a million vectors cost by engine."""
+    module, rows = benchmark("many_texts"), _json("many_texts")
+    table = module.markdown(module.lines(rows))
+    return _with(table, rows, "benchmarks/many_texts.py", "many_texts", "torch")
+
+
 def context_tools():
     module = benchmark("context_tools")
     rows = _json("context_tools")
@@ -437,6 +444,7 @@ BLOCKS = {
     "distant_context": distant_context,
     "by_position": by_position,
     "mteb": mteb,
+    "many_texts": many_texts,
     "retrieval": retrieval,
     "fine_tuned": fine_tuned,
     "context_tools": context_tools,

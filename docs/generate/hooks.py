@@ -57,6 +57,7 @@ def on_page_markdown(markdown, page, config, files):
 
 def on_page_content(html, page, config, files):
     """Notebooks link to files of the repository, which have other places on the site."""
+    html = kept_together(html)
     if not page.file.src_uri.endswith(".ipynb"):
         return html
     html = re.sub(r'href="\.\./docs/([^"#]+)\.md', r'href="../\1.html', html)
@@ -67,6 +68,12 @@ def on_page_content(html, page, config, files):
         if goal not in pages:
             raise PluginError(f"{page.file.src_uri} links to {target}, which is not on the site")
     return html
+
+
+def kept_together(html):
+    """The page without line breaks inside intervals, as in 83 ± 14, and inside names of options."""
+    html = html.replace(" ± ", "&nbsp;±&nbsp;")
+    return re.sub(r"<code>(--[\w-]+)", r'<code><span class="option">\1</span>', html)
 
 
 def on_config(config):

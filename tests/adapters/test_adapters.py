@@ -200,7 +200,7 @@ def test_ray_data_opens_the_model_in_its_workers(pretrained, expected, tmp_path)
     ray = pytest.importorskip("ray")
     from keras_posenc.adapters import RayEmbedder
 
-    ray.init(num_cpus=1, include_dashboard=False, _temp_dir="/tmp/ray", log_to_driver=False)
+    ray.init(num_cpus=2, include_dashboard=False, _temp_dir="/tmp/ray", log_to_driver=False)
     try:
         texts = ray.data.from_items([{"id": n, "text": text} for n, text in enumerate(TEXTS)])
         vectors = texts.map_batches(
