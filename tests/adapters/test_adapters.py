@@ -30,6 +30,14 @@ def test_each_side_has_its_prompt(pretrained):
     assert Sides(plain).model is plain
 
 
+def test_chunks_may_overlap(pretrained):
+    sides = Sides(pretrained)
+    apart, shared = (sides.encode_chunks(TEXTS, 2, overlap=overlap) for overlap in (0, 1))
+    assert apart.of(TEXTS) == ["w1 w4", "w7", "w2 w3", "w5 w5", "w6 w1"]
+    assert shared.of(TEXTS) == ["w1 w4", "w4 w7", "w2 w3", "w5 w5", "w5 w6", "w6 w1"]
+    assert np.abs(shared.vectors[0] - apart.vectors[0]).max() < 1e-6
+
+
 def test_langchain(pretrained, expected):
     pytest.importorskip("langchain_core")
     from langchain_core.vectorstores import InMemoryVectorStore

@@ -11,6 +11,7 @@ from forks import run_fork
 
 from keras_posenc import TextBatches, Tokenizer, backend
 from keras_posenc.losses import MultipleNegativesRanking
+from keras_posenc.metrics import InBatchAccuracy
 from keras_posenc.text import MaskedLanguageModelBatches
 from keras_posenc.text.buckets import batch_sizes
 
@@ -81,6 +82,16 @@ def test_what_fills_a_batch_is_no_negative(four):
         keras.ops.convert_to_numpy(expected),
         rtol=1e-5,
     )
+
+
+def test_what_fills_a_batch_is_in_no_accuracy():
+    vectors = np.eye(4, dtype="float32")[:, None].repeat(2, axis=1)
+    vectors[3, 1] = vectors[0, 1]  # whose first text is nearest to none of the second ones
+    metric = InBatchAccuracy()
+    metric.update_state(np.array([0, 1, 2, -1]), vectors, np.array([1, 1, 1, 0], "float32"))
+    assert float(metric.result()) == 1.0
+    metric.update_state(np.array([0, 1, 2, 3]), vectors, np.ones(4, "float32"))
+    assert float(metric.result()) == pytest.approx(6 / 7)
 
 
 @pytest.mark.skipif(keras.backend.backend() == "torch", reason="Keras trains on one device there")
