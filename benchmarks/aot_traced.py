@@ -28,7 +28,7 @@ def _total(jaxpr, of_equation):
 
 def _total_of(equation, of_equation):
     name, parameters = equation.primitive.name, equation.params
-    inner = [_total(jaxpr, of_equation) for jaxpr in _jaxprs(parameters)]
+    inner = [_total(jaxpr, of_equation) for jaxpr in jaxprs(parameters)]
     if name == "cond":
         return max(inner)
     turns = 1
@@ -60,11 +60,12 @@ def largest_array(jaxpr):
             shape, dtype = (getattr(variable.aval, key, None) for key in ("shape", "dtype"))
             if shape is not None and hasattr(dtype, "itemsize"):
                 sizes.append(math.prod(shape) * dtype.itemsize)
-        sizes += map(largest_array, _jaxprs(equation.params))
+        sizes += map(largest_array, jaxprs(equation.params))
     return max(sizes)
 
 
-def _jaxprs(parameters):
+def jaxprs(parameters):
+    """The programs inside an operation, such as the body of a loop."""
     for value in parameters.values():
         for one in value if isinstance(value, (tuple, list)) else (value,):
             jaxpr = getattr(one, "jaxpr", one)
