@@ -1,7 +1,7 @@
 """What a million vectors cost: `embed`, Ray Data and Spark, each with one worker on one core.
 
     python -m pip install "ray[data]" pyspark pandas psutil
-    KERAS_BACKEND=torch OMP_NUM_THREADS=1 python benchmarks/many_texts.py
+    KERAS_BACKEND=torch OMP_NUM_THREADS=1 RAY_worker_niceness=0 python benchmarks/many_texts.py
     KERAS_BACKEND=torch python benchmarks/many_texts.py --table      # the results as a table
 
 The texts are passages of 100 words of book excerpts, and the model is all-MiniLM-L6-v2.
