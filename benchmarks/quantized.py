@@ -36,7 +36,7 @@ def main():
     parser = options(__doc__, RESULTS, None, seeds=[0])
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
     parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS)
-    parser.add_argument("--tokens", type=int, default=16384, help="of all texts of a model")
+    parser.add_argument("--tokens", type=int, default=8192, help="of all texts of a model")
     arguments = parser.parse_args()
     study = Study(arguments.results)
     if not arguments.table:

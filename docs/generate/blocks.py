@@ -337,8 +337,8 @@ def translation():
 
 
 def quantized():
-    rows = _json("quantized")
-    return _with(benchmark("quantized").table(rows), [], "benchmarks/quantized.py", "quantized")
+    table, command = benchmark("quantized").table(_json("quantized")), "benchmarks/quantized.py"
+    return _with(table, [], f"{command} --models MiniLM", "quantized", "torch")
 
 
 def precision():
