@@ -130,9 +130,10 @@ class TransformerModel(CheckedInputs, keras.Model):
         mode = getattr(config, "mode", None) if mode is None else mode
         if mode in CALIBRATED and filters is None:
             filters = _calibrated(self)
+        chosen = {} if filters is None else {"filters": filters}  # Keras 3.12 does not have it
         # Keras' sums over calibration data would keep all that they are made of.
         with without_tensorflow(), backend.without_gradients():
-            super().quantize(mode, config=config, filters=filters, **kwargs)
+            super().quantize(mode, config=config, **chosen, **kwargs)
         for layer in self._flatten_layers():
             save_zero_points(layer)
 
