@@ -17,9 +17,11 @@ document in build/by_position, so that an interrupted run continues.
 """
 
 import functools
+import json
 import pathlib
 
 import numpy as np
+from calibration import calibrated
 from data import CORPORA, MINILM, mpnet
 from intervals import half_width
 from kept import Study, keys, markdown, options, write_lines
@@ -46,6 +48,10 @@ UNTRAINED = {
     "512-token windows, log-n": ({"encodings": LOG_N}, WINDOW),
     "stretched, untrained": (TABLE, LENGTH),
     "stretched, untrained, log-n": ({**TABLE, "encodings": LOG_N}, LENGTH),
+    "stretched, untrained, log-n, calibrated": (
+        {**TABLE, "encodings": lambda layers: calibrated(LOG_N, layers)},
+        LENGTH,
+    ),
 }
 CONTEXTUAL = "trained by `contextualize`"
 WHOLE, LATE = "one vector", "late chunks, best one"
@@ -120,6 +126,10 @@ class Reading:
         if self.reader == CONTEXTUAL:
             return trained(self.directory, self.folder.parent, self.seed)
         arguments, length = UNTRAINED.get(self.reader, ({}, WINDOW))
+        if callable(arguments.get("encodings")):
+            layers = json.loads(pathlib.Path(self.directory, "config.json").read_text("utf-8"))
+            encodings = arguments["encodings"](layers["num_hidden_layers"])
+            arguments = {**arguments, "encodings": encodings}
         return TextModel(embedder(self.directory, **arguments), self.tokenizer, length)
 
     def queries(self, texts):

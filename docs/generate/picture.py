@@ -109,7 +109,7 @@ def positions(figure):
     study = blocks.benchmark("by_position")
     rows = json.loads((ROOT / "benchmarks" / "results" / "by_position.json").read_text("utf-8"))
     found = study.by([row for row in rows if row["corpus"] == "licences"], "depth")
-    ways = [study.WORDS_CHUNKS, study.WORDS, study.CHUNKS, study.FIRST, *study.DRAWN]
+    ways = [study.WORDS_CHUNKS, study.WORDS, study.CHUNKS, study.FIRST, study.DRAWN[-1]]
     axes = figure.subplots()
     for index, way in enumerate(filter(found.get, ways)):
         at, means = found[way].keys(), [values.mean() for values in found[way].values()]
