@@ -131,8 +131,10 @@ class FinetuneTask(Settings):
         return {}
 
     def encoded(self, texts, text_model):
-        """The texts as ids, with all prompts, if the task encodes them itself; one is None if
-        what counts of it is cut off."""
+        """The texts as ids, with all prompts, if the task encodes them itself.
+
+        A text is None if what counts of it is cut off.
+        """
         return None
 
     def stride_of(self, length):
