@@ -14,13 +14,14 @@ def copy_settings(sources, directory, max_length=None):
 
     Args:
         sources: list of str or path. Directories; of several, the last one that has a file counts.
-            What is no directory is left out.
+            What is no directory is left out, and so is an adapter behind the first whose base model
+            is not here.
         directory: str or path. Where the checkpoint is.
         max_length: int. Tokens after which sentence-transformers is to cut texts. Default: as in
             `sources`.
 
     Raises:
-        FileNotFoundError: if the base model of an adapter, or a module, is missing.
+        FileNotFoundError: if the base model of a first adapter, or a module, is missing.
         ValueError: if a directory cannot be read.
 
     Example:
@@ -30,12 +31,25 @@ def copy_settings(sources, directory, max_length=None):
     >>> embed("copy", ["A text."], verbose=0).shape
     (1, 384)
     """
-    sources = list(filter(os.path.isdir, sources))
-    bases = [base for source in sources if (base := base_of(source)) is not None]
-    for source in (*bases, *sources):  # an adapter alone takes from its base what it lacks
+    for source in _with_bases(list(filter(os.path.isdir, sources))):
         with contextlib.suppress(FileNotFoundError):  # no tokenizer
             Tokenizer(source).save(directory)
         for name, data in sentence_transformers_files(source, max_length).items():
             path = pathlib.Path(directory, name)
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(data)
+
+
+def _with_bases(sources):
+    """The directories to read, bases first: an adapter alone takes from its base what it lacks."""
+    bases, found = [], []
+    for number, source in enumerate(sources):
+        try:
+            base = base_of(source)
+        except (FileNotFoundError, ValueError):
+            if number:  # its base is the directory before, whatever its file names
+                continue
+            raise
+        bases += [] if base is None else [base]
+        found.append(source)
+    return [*bases, *found]

@@ -183,8 +183,8 @@ def test_predict_says_on_stderr_what_it_cuts_off(finetuned, tmp_path):
     warned = [line for line in done.stderr.splitlines() if "longer than" in line]
     assert warned == [
         "1 of 2 texts are longer than --max-length 6: 23.1% of all tokens are cut off. The longest "
-        "has 9 tokens. To read all of a text, raise --max-length, or give --chunks to predict, "
-        "evaluate or embed."
+        "has 9 tokens. To read all of a text, raise --max-length, or read it in chunks: give "
+        '--chunks to predict and evaluate, reading="chunks:6" to embed.'
     ]
 
 

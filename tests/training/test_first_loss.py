@@ -55,6 +55,19 @@ def taught(rng, count):
     return paired(rng, count), [(1.0, 3.0) if n % 2 else (3.0, 1.0) for n in range(count)]
 
 
+def quoted(rng, count):
+    """Documents of eight different tokens: the passage, and three others of its length."""
+    groups = []
+    for _ in range(count):
+        each = [f"w{n}" for n in rng.permutation(30)[:8]]
+        groups.append((" ".join(words(rng, 3)), " ".join(each), " ".join(each[2:4])))
+    return groups, None
+
+
+def within_and_across(source):
+    return 0.2 * np.log(4) + 0.8 * np.log(COUNT)
+
+
 def squares(source):
     return np.mean(np.square(source[1]))
 
@@ -77,6 +90,7 @@ CASES = {
     "tag": (tagged, lambda source: np.log(len({tag for tags in source[1] for tag in tags}))),
     "qa": (asked, log_of(10)),
     "multiple_negatives_ranking:0.01": (paired, log_of(2 * COUNT)),
+    "passage_ranking:0.01": (quoted, within_and_across),
     "cosent:0.01": (scored, log_of(1 + COUNT * (COUNT - 1) / 2)),
     "margin_mse:0.01": (taught, lambda source: 4.0),
     "listwise_kl:0.01": (taught, divergence),
@@ -86,7 +100,8 @@ CASES = {
 def first_loss(bert, output, case):
     kind, guessed = CASES[case]
     source = seeded(kind, 0, COUNT)
-    task = TASKS[case] if case in TASKS else Embed(loss=case)
+    weight = 0.2 if case.startswith("passage_ranking") else None
+    task = TASKS[case] if case in TASKS else Embed(loss=case, document_weight=weight)
     if hasattr(task, "head_dropout"):
         task = dataclasses.replace(task, head_dropout=0.0)
     finetune(bert, source, output, task=task, **PLAIN)
