@@ -11,13 +11,11 @@ from keras_posenc.losses.similarity import batch_cosines
 class PassageRanking(keras.losses.Loss):
     """Negatives are other passages of the same document, and passages of the rest of the batch.
 
-    With a query q_i, its passage p_i, N_i other passages of its document and the scale s,
+        loss_i = w CE(s cos(q_i, [p_i, N_i])) + (1 - w) CE(s cos(q_i, [p_i and all other p_j]))
 
-        loss_i = w CE(s cos(q_i, [p_i, N_i])) + (1 - w) CE(s cos(q_i, [p_i and all other p_j])),
-
-    where CE is the cross-entropy of the right passage. Passages of the same document share their
-    context, so the first term keeps what each states itself, and the second brings the document's
-    context to them.
+    for a query q_i, its passage p_i, N_i other passages of its document and the scale s. CE is the
+    cross-entropy of the right passage. Passages of one document share their context: the first term
+    keeps what each states itself, and the second brings the document's context to them.
 
     Args:
         scale: float, s, one over the temperature.

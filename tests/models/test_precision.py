@@ -200,7 +200,7 @@ def test_calibration_data_decide_what_is_rounded(tiny_config, mode, tmp_path):
         assert len(kernels[-1]) == 2 * 6  # numbers and zero points
     assert any((a != b).any() for a, b in zip(*kernels, strict=True))
     before, after, kept = predict(model), predict(other), dtypes(other)
-    assert 0 < np.abs(after - before).max() < np.abs(before).max()
+    assert 0 < np.abs(after - before).max() < 0.3 * np.abs(before).max()
     assert kept["Embedding-Token/embeddings"] == "int8"
     assert kept["Classifier/kernel"] == "float32"
     for name in ("first.keras", "second.keras"):
