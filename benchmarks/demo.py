@@ -42,7 +42,7 @@ def main():
     )
     parser.add_argument("--output", type=pathlib.Path, default="build/demo")
     folder = parser.parse_args().output
-    print("On two idle cores this takes 4 to 8 minutes.", flush=True)
+    print("On two idle cores this takes about 10 minutes.", flush=True)
     started = time.perf_counter()
     search(folder)
     seconds = time.perf_counter() - started
