@@ -24,9 +24,11 @@ subjects   the same as opening, 700 tokens behind, about other subjects than a p
 sentences  400 single sentences of the tales: the rank correlation of their similarities with those
            by the original model, which is what training costs.
 
-MiniLM is trained by `contextualize` on excerpts of other books, without labels. Results
+The model is trained by `contextualize` on excerpts of other books, without labels. Results
 go to benchmarks/results/distant_context.json, a row per library, way and seed, and are not computed
-again; the trained models are kept in build/distant_context.
+again; the trained models are kept in build/distant_context. The model is MiniLM; with
+`--model mpnet` it is all-mpnet-base-v2, if `make evidence-data` was run, and the files have its
+name.
 """
 
 import functools
@@ -35,7 +37,7 @@ import pathlib
 import distant_subjects
 import distant_texts
 import numpy as np
-from data import CORPORA, MINILM
+from data import CORPORA, MINILM, mpnet
 from intervals import half_width
 from kept import Study, keys, markdown, options, write_lines
 
@@ -49,7 +51,7 @@ LENGTH, WINDOW = 4096, 512
 TABLE = {"extension": "hierarchical:0.2,kept_rows=1"}
 LOCAL = [{"name": "window", "window": 257, "global_tokens": 1}]  # 256 tokens to each side
 EVERY_THIRD = {**TABLE, "encodings": [[] if layer % 3 == 0 else LOCAL for layer in range(6)]}
-TRAINED = 128  # the length of the texts that this MiniLM was last trained on
+TRAINED = 128  # the length of the texts that both models were last trained on
 LOG_N = {"name": "log_n", "train_length": TRAINED, "clipped": True}
 WORDS, ALONE, TITLE = "BM25 on chunks", "chunk alone", "chunk after the title"
 FIRST = "chunk after the document's first sentence"
@@ -57,6 +59,15 @@ WINDOWS = "late chunking in 512-token windows"
 WINDOWS_LOG_N = "late chunking in 512-token windows, with log-n"
 LONG_LOG_N = "late chunking, stretched, with log-n, untrained"
 CONTEXTUAL = "late chunking, trained by `contextualize`"
+# Ways of training -> the arguments of `contextualize`.
+TRAININGS = {
+    CONTEXTUAL: {},
+    "the same, with `opening=0.1`": {"opening": 0.1},
+    "the same, with `opening=0.1, names=1`": {"opening": 0.1, "names": 1.0},
+    "the same, with `opening=0.1, names=1, steps=360`": {
+        "opening": 0.1, "names": 1.0, "steps": 360,
+    },
+}  # fmt: skip
 # Row of a table -> the two ways that it compares.
 COMPARED = {
     "gain by `contextualize` over windows": (CONTEXTUAL, WINDOWS),
@@ -73,7 +84,7 @@ UNTRAINED = {
     LONG_LOG_N: {**TABLE, "encodings": [LOG_N]},
 }
 DEFAULT_WAYS = [WORDS, ALONE, FIRST, TITLE, *WINDOWED, LONG_LOG_N, CONTEXTUAL]
-WAYS = [*DEFAULT_WAYS, *(way for way in UNTRAINED if way != LONG_LOG_N)]
+WAYS = list(dict.fromkeys([*DEFAULT_WAYS, *UNTRAINED, *TRAININGS]))
 ONE = "one person"
 # Where people are introduced -> how many tokens before the sentences about them.
 DISTANCES = {
@@ -93,24 +104,29 @@ LIBRARIES = (*PEOPLE, *NATURAL, SENTENCES, *SUBJECTS)
 
 def main():
     parser = options(__doc__, RESULTS, "build/distant_context")
+    parser.add_argument("--model", default="minilm", choices=("minilm", "mpnet"))
     parser.add_argument("--ways", nargs="+", default=DEFAULT_WAYS, choices=WAYS)
     parser.add_argument("--libraries", nargs="+", default=list(LIBRARIES), choices=LIBRARIES)
     arguments = parser.parse_args()
-    study = Study(arguments.results, write_lines)
+    results, folder, checkpoint = arguments.results, arguments.folder, MINILM
+    if arguments.model == "mpnet":
+        checkpoint = mpnet()
+        results, folder = results.with_stem(f"{results.stem}_mpnet"), folder / "mpnet"
+    study = Study(results, write_lines)
     if not arguments.table:
-        tokenizer = Tokenizer(MINILM)
+        tokenizer = Tokenizer(checkpoint)
         library = functools.cache(functools.partial(load, tokenizer))
 
         def measured(**key):
             if key["library"] == SENTENCES:
-                models = [reader(tokenizer, way, key["seed"], arguments.folder)
+                models = [reader(tokenizer, way, key["seed"], folder, checkpoint)
                           for way in (ALONE, key["way"])]  # fmt: skip
                 return {"mean": same_order(distant_texts.sentences(tokenizer), *models)}
             texts = library(key["library"], key["seed"])
             name = "-".join(map(str, key.values())).translate({ord("`"): None, ord("/"): None})
-            path = arguments.folder / f"{name}.npy"
+            path = folder / f"{name}.npy"
             if not path.exists():
-                how = tokenizer, key["way"], key["seed"], arguments.folder
+                how = tokenizer, key["way"], key["seed"], folder, checkpoint
                 found = similarities(texts, key["way"], tokenizer, functools.partial(reader, *how))
                 path.parent.mkdir(parents=True, exist_ok=True)
                 np.save(path, found)
@@ -128,10 +144,10 @@ def main():
 def makes_sense(key):
     """A seed draws people, and trains the model. People have no title."""
     if key["library"] == SENTENCES:
-        return key["way"] == CONTEXTUAL
+        return key["way"] in TRAININGS
     if key["library"] in (*PEOPLE, *SUBJECTS):
         return key["way"] != TITLE
-    return key["seed"] == 0 or key["way"] == CONTEXTUAL
+    return key["seed"] == 0 or key["way"] in TRAININGS
 
 
 def load(tokenizer, library, seed):
@@ -145,15 +161,17 @@ def load(tokenizer, library, seed):
     return getattr(distant_texts, library)(tokenizer)
 
 
-def reader(tokenizer, way, seed, folder):
+def reader(tokenizer, way, seed, folder, checkpoint=MINILM):
     """The model of a way of reading, whose training has a seed."""
-    if way == CONTEXTUAL:
-        output = folder / f"contextual-{seed}"
-        contextualize(MINILM, f"{CORPORA}/book-excerpts.tab", output, max_length=LENGTH, seed=seed)
+    if way in TRAININGS:
+        number = list(TRAININGS).index(way)
+        output = folder / (f"contextual-{number}-{seed}" if number else f"contextual-{seed}")
+        texts, settings = f"{CORPORA}/book-excerpts.tab", TRAININGS[way]
+        contextualize(checkpoint, texts, output, max_length=LENGTH, seed=seed, **settings)
         return open_embedder(output, max_length=LENGTH)
     if way in UNTRAINED:
-        return TextModel(embedder(MINILM, **UNTRAINED[way]), tokenizer, LENGTH)
-    return TextModel(embedder(MINILM, **WINDOWED.get(way, {})), tokenizer, WINDOW)
+        return TextModel(embedder(checkpoint, **UNTRAINED[way]), tokenizer, LENGTH)
+    return TextModel(embedder(checkpoint, **WINDOWED.get(way, {})), tokenizer, WINDOW)
 
 
 def similarities(library, way, tokenizer, model):

@@ -114,6 +114,11 @@ def applied(dense, x, axes=1):
     return y if dense.activation is None else dense.activation(y)
 
 
+def called(layer, x):
+    """layer(x), without what Keras does around a call where that costs as much as the layer."""
+    return layer.call(x) if backend.is_plain(layer, x) else layer(x)
+
+
 def with_quantized_parts(config, layer, parts):
     """The config of a layer, with the dtype policies of its quantized parts.
 

@@ -374,14 +374,31 @@ def test_decoding_is_compared_by_tokens_a_second(generate, monkeypatch):
         row = {"seconds": seconds, "peak_mb": 500.0, "turns": 2}
         return row | {"ratio": ratio, "spread": spread}
 
-    text = generate.page({"2x6x8": {"transformers": line(1.0, 4.0), "jax": line(0.5, 2.0)}})
+    lines = {"transformers": line(1.0, 4.0), "jax": line(0.5, 2.0) | {"tokens": 7}}
+    text = generate.page({"gpt2 2x6x8": lines})
     assert "| | transformers | jax |" in text and "torch" not in text.split("|", 1)[1]
-    assert "| 2 x 6 x 8 | 1.00 (0.90 to 1.10), 4/s, 0.5 GB | 0.50 (0.40 to 0.60), 8/s" in text
-    small = {"layers": 1, "width": 16, "heads": 2, "vocabulary": 40, "positions": 64}
-    monkeypatch.setattr(generate, "SIZES", small)
-    prompts = np.arange(1, 13).reshape(2, 6)
-    for cached in (True, False):
-        assert generate.ours(cached, 8)(prompts).shape == (2, 8)
+    row = "| gpt2 2 x 6 x 8 | 1.00 (0.90 to 1.10), 4/s, 0.5 GB | 0.50 (0.40 to 0.60), 8/s, 0.5 GB"
+    assert f"{row} ≠ |" in text and "`≠`" in text
+    lines["transformers"]["tokens"] = 7
+    assert f"{row} |" in generate.page({"gpt2 2x6x8": lines})
+
+
+def test_decoding_is_compared_by_the_same_checkpoint(generate, monkeypatch, tmp_path):
+    kind, settings = generate.MODELS["gemma3"]
+    small = {
+        **settings, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+        "num_key_value_heads": 1, "head_dim": 8, "intermediate_size": 8, "sliding_window": 4,
+    }  # fmt: skip
+    monkeypatch.setattr(generate, "ROOT", tmp_path)
+    monkeypatch.setitem(generate.MODELS, "gemma3", (kind, small))
+    monkeypatch.setattr(generate, "VOCABULARY", 40)
+    generate.save("gemma3")
+    folder, prompts = generate.folder("gemma3"), np.arange(1, 13).reshape(2, 6)
+    for beams in (1, 3):
+        right = generate.transformers_writer(True, folder, 8, beams)(prompts)
+        np.testing.assert_array_equal(generate.ours(True, folder, 8, beams)(prompts), right)
+    alone = generate.ours(False, folder, 8)(prompts)
+    np.testing.assert_array_equal(alone, generate.transformers_writer(False, folder, 8)(prompts))
 
 
 def test_peers_are_constrained_without_hashes_and_by_their_pins(rows):

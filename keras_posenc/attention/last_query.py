@@ -11,6 +11,7 @@ from keras_posenc.attention.whole_text import needs_no_map
 from keras_posenc.maps.grid import Grid
 from keras_posenc.positions import consecutive
 from keras_posenc.positions.position_range import check_length
+from keras_posenc.positions.shared_pass import shared
 
 # The arguments of a call that such a step may have, beside its inputs.
 KNOWN = {"cache", "query_mask", "value_mask", "key_mask", "query_positions", "key_positions"}
@@ -20,7 +21,7 @@ def attend_last(layer, query, named):
     """The results of a layer for the newest token, or None where this is no such call.
 
     It is self-attention after a cache, by a layer whose encodings, if any, act on each token as it
-    is written. Then padding and a window alone mask keys. Everything else is left to the layer.
+    is written, or mask keys by their positions. Everything else is left to the layer.
 
     Args:
         layer: `PositionalAttention`.
@@ -38,37 +39,55 @@ def attend_last(layer, query, named):
     if not needs_no_map(layer, query) or backend.is_traced(cache.start):
         return None
     start = int(cache.start)
-    if not all(mask is None or backend.all_true(mask) for mask in (added, named.get("key_mask"))):
+    if not all(mask is None or _all_true(mask) for mask in (added, named.get("key_mask"))):
         return None
-    last, ids = (as_ids(named.get(name), None) for name in ("query_positions", "key_positions"))
-    if (last is None) != (ids is None):  # the other ids are then indices
+    of_rows, of_columns = (named.get(f"{side}_positions") for side in ("query", "key"))
+    if (of_rows is None) != (of_columns is None):  # the other ids are then indices
         return None
-    if ids is None:
-        last = last_key = consecutive(1, start)[None]
-    else:
-        ids = ids[:, : start + 1]
-        last_key = ids[:, start:]
+    given = () if of_rows is None else (of_rows, of_columns)
+    last, last_key, ids = shared(("newest", start), given, lambda: _newest(start, *given))
     near = None
-    if layer.sliding_window is not None:
-        ids = consecutive(start + 1)[None] if ids is None else ids
+    if layer.sliding_window is not None or layer.hooks.restrict:
         if len(ids.shape) > 2:
             return None
-        near = ops.abs(last - ids) < layer.sliding_window
-        if not backend.all_true(near[:, start:]):  # then it may see nothing
+        grid = Grid(last, ids, window=layer.sliding_window)
+        for encoding in layer.hooks.restrict:
+            grid = encoding.restrict(grid)
+        if grid.attention_mask is not None:
             return None
+        window = grid.window, grid.sinks, grid.global_tokens
+        near = shared(window, (last, ids), grid.mask)
+        if near is not None and not _all_true(shared("last", (near,), lambda: near[..., start:])):
+            return None  # then it may see nothing
     check_length(start, 1, cache.key_mask.shape[1], FULL)
     q, k, v, merge = layer._project(query, query, query)
     grid = Grid(last, last_key)
-    for encoding in layer.encodings:
+    for encoding in layer.hooks.heads:
         q, k = encoding.heads(q, k, grid)
     # By methods, which PyTorch and JAX have: those of `keras.ops` take 2% of a step.
     keys = backend.overwrite(cache.keys, start, k.swapaxes(1, 2), axis=2)
     values = backend.overwrite(cache.values, start, v.swapaxes(1, 2), axis=2)
     key_mask = backend.overwrite(cache.key_mask, start, added, axis=1)
     heads = q, *(x[:, :, : start + 1].swapaxes(1, 2) for x in (keys, values))
-    masks = [
-        x for x in (key_mask[:, : start + 1], near) if x is not None and not backend.all_true(x)
-    ]
-    mask = functools.reduce(ops.logical_and, masks)[:, None, None] if masks else None
+    seen = key_mask[:, : start + 1]
+    masks = [] if backend.all_true(seen) else [seen[:, None, None]]
+    masks += [] if near is None or _all_true(near) else [near]
+    mask = functools.reduce(ops.logical_and, masks) if masks else None
     attended = backend.dot_product_attention(*heads, None, mask, layer.key_dim**-0.5, False, None)
     return merge(attended), Overwritten(keys, values, key_mask, cache.start + 1)
+
+
+def _all_true(mask):
+    return shared("all true", (mask,), lambda: backend.all_true(mask))
+
+
+def _newest(start, of_rows=None, of_columns=None):
+    """The ids of the newest token as a query and as a key, one tensor if they are the same, and
+    those of all keys; the indices where no ids are given."""
+    if of_rows is None:
+        last = consecutive(1, start)[None]
+        return last, last, consecutive(start + 1)[None]
+    last, ids = as_ids(of_rows, None), as_ids(of_columns, None)[:, : start + 1]
+    last_key = ids[:, start:]
+    same = last.shape == last_key.shape and backend.all_true(last == last_key)
+    return last, last if same else last_key, ids

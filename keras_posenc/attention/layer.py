@@ -21,6 +21,7 @@ from keras_posenc.maps.grid import Content
 from keras_posenc.nested_layers import (
     applied,
     built,
+    called,
     initializer_of_part,
     policy_of_part,
     with_quantized_parts,
@@ -357,7 +358,7 @@ class PositionalAttention(keras.layers.Layer):
         q, k = applied(self.query_dense, query), applied(self.key_dense, key)
         v = applied(self.value_dense, value)
         if self.head_norm:
-            q, k = self.query_norm(q), self.key_norm(k)
+            q, k = called(self.query_norm, q), called(self.key_norm, k)
         if not self.use_gate:
             return q, k, v, self._merge
         gate = applied(self.gate_dense, query)

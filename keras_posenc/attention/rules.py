@@ -31,6 +31,7 @@ class Hooks:
         at_writing: tuple. The encodings at the beginning of `heads` that act on keys as they are
             written to a cache.
         at_writing_alone: bool. No encoding does anything else.
+        heads_and_masks_alone: bool. No encoding does anything but this, or mask keys.
         all_columns: bool. A block must also read the columns that are masked for all of its rows.
         earlier_columns: bool. It must also read those that a window masks before its rows.
         exact_logits: bool. Float32 queries and keys must not be rounded in their products.
@@ -59,8 +60,9 @@ class Hooks:
         self.reads_keys = any(e.reads_keys for e in self.encodings)
         first = itertools.takewhile(lambda e: e.by_position, self.heads)
         self.at_writing = () if self.reads_keys else tuple(first)
-        alone = all(not getattr(self, hook) for hook in HOOKS if hook != "heads")
-        self.at_writing_alone = alone and self.encodings == self.at_writing
+        others = any(getattr(self, hook) for hook in HOOKS if hook not in ("heads", "restrict"))
+        self.heads_and_masks_alone = self.heads == self.at_writing and not others
+        self.at_writing_alone = self.heads_and_masks_alone and not self.restrict
         executions = [e.execution for e in self.encodings]
         # What fills up the last block of rows would enter the carry of a `scan`.
         self.all_columns = bool(self.scan) or any(e.all_columns for e in executions)

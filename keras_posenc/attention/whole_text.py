@@ -6,6 +6,7 @@ from keras_posenc import backend
 from keras_posenc.attention.call import as_ids
 from keras_posenc.maps.grid import Grid
 from keras_posenc.positions import consecutive
+from keras_posenc.positions.shared_pass import shared
 
 # The arguments of a call that are read here.
 KNOWN = {"query_mask", "value_mask", "key_mask", "use_causal_mask", "query_positions"}
@@ -27,7 +28,9 @@ def attend_whole(layer, query, named):
     """
     if any(x is not None and x is not False and name not in KNOWN for name, x in named.items()):
         return None
-    if layer.sliding_window is not None or not needs_no_map(layer, query) or 0 in query.shape:
+    if layer.sliding_window is not None or layer.hooks.restrict or 0 in query.shape:
+        return None
+    if not needs_no_map(layer, query):
         return None
     if backend.on_accelerator(query):  # where a kernel is chosen by the sizes
         return None
@@ -37,7 +40,9 @@ def attend_whole(layer, query, named):
     q, k, v, merge = layer._project(query, query, query)
     if layer.encodings:
         ids = as_ids(named.get("query_positions"), None)
-        ids = consecutive(query.shape[1])[None] if ids is None else ids
+        if ids is None:
+            length = query.shape[1]
+            ids = shared(("indices", length), (), lambda: consecutive(length)[None])
         for encoding in layer.encodings:
             q, k = encoding.heads(q, k, Grid(ids, ids))
     causal = bool(named.get("use_causal_mask"))
@@ -47,7 +52,7 @@ def attend_whole(layer, query, named):
 
 
 def needs_no_map(layer, query):
-    """Whether the layer weighs keys by nothing but their products with the query, in a kernel."""
+    """Whether the layer weighs keys, except masked ones, by their products alone, in a kernel."""
     flash = layer.flash_attention, keras.config.is_flash_attention_enabled()
-    plain = layer.hooks.at_writing_alone and layer.key_dim == layer.value_dim
+    plain = layer.hooks.heads_and_masks_alone and layer.key_dim == layer.value_dim
     return plain and flash == (None, None) and backend.has_kernel(query, False)

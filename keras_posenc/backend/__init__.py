@@ -37,6 +37,7 @@ subpackage imports a backend, except for writing the backend's file formats.
 | `is_plain` | whether a layer's call may be made without what Keras does around it |
 | `by_group` | a function of rows whose groups have weights of their own, such as experts |
 | `linear`, `layer_norm`, `rms_norm` | a product with bias and norms as one operation each |
+| `rotate` | pairs of features turned by angles |
 | `dot_product_attention` | that of `keras.ops`, without copies of its inputs |
 | `write`, `overwrite` | rows of a cache, in a copy of it or in place |
 | `keep_by_hash` | attention dropout by hashed bits |

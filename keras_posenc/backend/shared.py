@@ -14,6 +14,7 @@ from keras_posenc.backend.exports import (  # noqa: F401
     is_exporting,
     saved_model_options,
 )
+from keras_posenc.backend.features import layer_norm, linear, rms_norm, rotate  # noqa: F401
 from keras_posenc.backend.head_groups import by_rows_of_groups, repeated_heads
 from keras_posenc.backend.jax_alone import (  # noqa: F401
     batch_shards,
@@ -79,6 +80,7 @@ NAMES = (
     "processes",
     "product",
     "rms_norm",
+    "rotate",
     "row_multiple",
     "runs_cudnn",
     "saved_model_options",
@@ -303,23 +305,6 @@ def update_slice(whole, start, x):
 def is_plain(layer, x):
     """Whether layer(x) may be computed as layer.call(x), which saves time where calls cost some."""
     return False
-
-
-def linear(x, kernel, bias, axes):
-    """The product over the last axes of x and the first of a kernel, plus the bias unless None."""
-    y = ops.tensordot(x, kernel, axes)
-    return y if bias is None else y + bias
-
-
-def rms_norm(x, gamma, offset, epsilon):
-    """x / sqrt(mean(x^2) + epsilon) (offset + gamma), or without gamma no factor."""
-    x = x * ops.rsqrt(ops.mean(ops.square(x), axis=-1, keepdims=True) + epsilon)
-    return x if gamma is None else x * (gamma + offset)
-
-
-def layer_norm(x, gamma, beta, epsilon):
-    """Layer normalisation over the last axis, by variables or None."""
-    return ops.layer_normalization(x, gamma, beta, -1, epsilon)
 
 
 def dot_product_attention(q, k, v, bias, mask, scale, is_causal, flash):

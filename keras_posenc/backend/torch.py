@@ -24,6 +24,7 @@ from keras_posenc.backend.torch_calls import (
     linear,  # noqa: F401
     overwrite,  # noqa: F401
     rms_norm,  # noqa: F401
+    rotate,  # noqa: F401
     tracing,
 )
 
@@ -74,7 +75,8 @@ def all_true(mask):
     """Whether a mask (B, Tk) is True everywhere: one that is costs a pass over the map, and bars
     the kernels for the causal order. To ask an accelerator would be to wait for it, and a program
     that is being traced is for other masks too."""
-    mask = ops.convert_to_tensor(mask)
+    if not isinstance(mask, torch.Tensor):
+        mask = ops.convert_to_tensor(mask)
     return not tracing() and mask.device.type == "cpu" and bool(torch.all(mask))
 
 

@@ -5,12 +5,10 @@ See `keras_posenc.backend` for what each function does.
 
 import math
 
-import keras
 import torch
 from keras import ops
 
 from keras_posenc.backend import shared
-from keras_posenc.backend.head_groups import by_rows_of_groups
 from keras_posenc.backend.keras_names import has, is_recomputed, scope
 from keras_posenc.backend.keras_names import tensor_of as numbers
 
@@ -58,6 +56,11 @@ def _is_within(x):
     )
 
 
+def _is_unknown(x):
+    """Whether something is no tensor with numbers, or these are not those of later runs."""
+    return not isinstance(x, torch.Tensor) or x.is_meta or tracing()
+
+
 DTYPES = {name: getattr(torch, name) for name in ("float64", "float32", "float16", "bfloat16")}
 
 
@@ -90,9 +93,24 @@ def layer_norm(x, gamma, beta, epsilon):
 
 def rms_norm(x, gamma, offset, epsilon):
     """`shared.rms_norm` by torch's own."""
+    if _is_unknown(x):
+        return shared.rms_norm(x, gamma, offset, epsilon)
     scale = None if gamma is None else numbers(gamma)
     scale = scale + offset if gamma is not None and offset else scale
-    return torch.nn.functional.rms_norm(x, x.shape[-1:], scale, epsilon)
+    return torch.nn.functional.rms_norm(x.float(), x.shape[-1:], scale, epsilon)
+
+
+def rotate(x, cos, sin, layout):
+    """`shared.rotate`, without the casts of Keras."""
+    if _is_unknown(x):
+        return shared.rotate(x, cos, sin, layout)
+    pairs, numbers = cos.shape[-1], x.float()
+    turned, rest = numbers[..., : 2 * pairs], numbers[..., 2 * pairs :]
+    half = layout == "half"
+    a, b = turned.chunk(2, -1) if half else turned.unflatten(-1, (pairs, 2)).unbind(-1)
+    parts = a * cos - b * sin, b * cos + a * sin
+    turned = torch.cat(parts, -1) if half else torch.stack(parts, -1).flatten(-2)
+    return (torch.cat([turned, rest], -1) if rest.shape[-1] else turned).to(x.dtype)
 
 
 def dot_product_attention(q, k, v, bias, mask, scale, is_causal, flash):
@@ -100,15 +118,18 @@ def dot_product_attention(q, k, v, bias, mask, scale, is_causal, flash):
     if tracing() or q.device.type != "cpu" or flash is not None:
         return shared.dot_product_attention(q, k, v, bias, mask, scale, is_causal, flash)
     if mask is not None:
-        least = ops.cast(LEAST[keras.backend.standardize_dtype(q.dtype) == "float16"], q.dtype)
-        bias = torch.where(mask, torch.zeros((), dtype=q.dtype), least)
-    few = q.shape[2] > k.shape[2]
-    if few and q.shape[1] == 1:
-        arguments = q, k, v, bias, None, scale, None
-        return by_rows_of_groups(dot_product_attention, *arguments)
-    heads = (x.transpose(1, 2) for x in (q, k, v))
+        least = LEAST[q.dtype == torch.float16]
+        bias = torch.where(mask, 0.0, least).to(q.dtype)
+    (batch, rows, heads, size), few = q.shape, k.shape[2]
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    if heads > few and rows == 1:  # the heads of a group are rows, of which no order masks any
+        q = q.reshape(batch, few, heads // few, size)
+        if bias is not None and bias.shape[1] > 1:
+            bias = bias.reshape(len(bias), few, heads // few, bias.shape[-1])
+        found = torch.nn.functional.scaled_dot_product_attention(q, k, v, bias, scale=scale)
+        return found.reshape(batch, 1, heads, v.shape[-1])
     return torch.nn.functional.scaled_dot_product_attention(
-        *heads, attn_mask=bias, is_causal=is_causal, scale=scale, enable_gqa=few
+        q, k, v, attn_mask=bias, is_causal=is_causal, scale=scale, enable_gqa=heads > few
     ).transpose(1, 2)
 
 

@@ -24,6 +24,7 @@ class Ladder:
     Attributes:
         turns: (pairs,) turns per position.
         factor: float. Factor of the rotated features.
+        identity: tuple, the same for ladders that turn by the same numbers.
     """
 
     def __init__(self, size, base, kind, fields, sections, order):
@@ -42,6 +43,7 @@ class Ladder:
             return np.concatenate([part for part, _ in found]) / (2 * math.pi), found[0][1]
 
         self.turns, self.factor = turns_and_factor()
+        self.identity = self.turns.tobytes(), tuple(axes)
         if kind == "longrope":
             self._long_turns, _ = turns_and_factor(fields["original_max_position_embeddings"] + 1)
         self._exponents = np.concatenate([ntk_exponents(2 * n) for n in parts])

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_posenc import checks
+from keras_posenc import backend, checks
 from keras_posenc.encodings.base import Encoding
 from keras_posenc.encodings.ladder import BY_LENGTH, Ladder
 from keras_posenc.encodings.rope_scaling import arguments_in, read_scaling
@@ -16,11 +16,11 @@ from keras_posenc.encodings.rotary_arguments import (
     checked_size,
     one_of,
 )
-from keras_posenc.encodings.rotation import rotate
 from keras_posenc.hints import Initializer
 from keras_posenc.maps.grid import Grid
 from keras_posenc.positions import consecutive
 from keras_posenc.positions.angles import angles
+from keras_posenc.positions.shared_pass import shared
 
 LAYOUTS = ("interleaved", "half")
 SECTION_ORDERS = ("contiguous", "round_robin", "axial")
@@ -253,10 +253,20 @@ class RotaryEmbedding(Encoding):
         Returns:
             float32, of the shape of x.
         """
-        return rotate(ops.cast(x, "float32"), *self._waves(ids, grid, magnitude), self.layout)
+        x = ops.cast(x, "float32")
+        return backend.rotate(x, *self._waves(ids, grid, magnitude), self.layout)
 
     def _waves(self, ids, grid, magnitude):
         """Cosine and sine of the angles of position ids, (B or 1, T, 1, pairs) each."""
+
+        def compute():
+            return self._new_waves(ids, grid, magnitude)
+
+        if self.learned or self.reads_length:
+            return compute()
+        return shared((*self.ladder.identity, magnitude), (ids,), compute)
+
+    def _new_waves(self, ids, grid, magnitude):
         ids = self.ladder.ids_of_pairs(ids, type(self).__name__)
         by = angles(ids, self._turns(grid))[:, :, None]
         cos, sin = ops.cos(by), ops.sin(by)
@@ -281,11 +291,9 @@ class RotaryEmbedding(Encoding):
         of_queries = of_keys = self._waves(grid.query_positions, grid, self.ladder.factor)
         if grid.key_positions is not grid.query_positions:
             of_keys = self._waves(grid.key_positions, grid, self.ladder.factor)
-        q, k = (
-            ops.cast(rotate(ops.cast(x, "float32"), *waves, self.layout), dtype)
-            for x, waves, dtype in zip((q, k), (of_queries, of_keys), dtypes, strict=True)
-        )
-        return q, k
+        q = backend.rotate(q, *of_queries, self.layout)
+        k = backend.rotate(k, *of_keys, self.layout)
+        return tuple(map(ops.cast, (q, k), dtypes)) if self.use_bias else (q, k)
 
     def call(self, inputs, positions=None, offset=0):
         pair = isinstance(inputs, (list, tuple))

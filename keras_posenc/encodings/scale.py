@@ -22,12 +22,14 @@ class _QueryFactor(Encoding):
     reads_keys = False
 
     def factor(self, grid):
-        """Float32, broadcastable to (B, H, Tq)."""
+        """Float32, broadcastable to (B, H, Tq); a float if it is the same for all rows."""
         raise NotImplementedError
 
     def heads(self, q, k, grid):
         """q times the factor of its row, (B, Tq, H, D), and k unchanged."""
-        factor = ops.transpose(self.factor(grid), (0, 2, 1))[..., None]
+        factor = self.factor(grid)
+        if not isinstance(factor, float):
+            factor = ops.transpose(factor, (0, 2, 1))[..., None]
         return ops.cast(ops.cast(q, "float32") * factor, q.dtype), k
 
 
@@ -240,12 +242,11 @@ class Temperature(_QueryFactor):
 
     def factor(self, grid):
         if self.kind == "constant":
-            return ops.full((1, 1, 1), self.value, "float32")
+            return float(self.value)
         if self.kind == "learned":
             return ops.softplus(_per_head(self.softplus_temperature))
         if self.kind == "yarn":
-            factor = (1 + 0.1 * math.log(max(self.value, 1))) ** 2
-            return ops.full((1, 1, 1), factor, "float32")
+            return (1 + 0.1 * math.log(max(self.value, 1))) ** 2
         grid.check_one_axis()
         position = ops.cast(grid.query_positions, "float32")[:, None]
         return 1 + self.slope * ops.log(ops.floor((position + self.offset) / self.value) + 1)

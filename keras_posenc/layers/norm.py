@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_posenc import checks
+from keras_posenc import backend, checks
 from keras_posenc.hints import Activation, Initializer
 from keras_posenc.nested_layers import built, policy_of_part, with_quantized_parts
 
@@ -153,10 +153,11 @@ class RMSNormalization(keras.layers.Layer):
         self.built = True
 
     def call(self, inputs):
-        x = ops.cast(inputs, "float32")
-        x = x * ops.rsqrt(ops.mean(ops.square(x), axis=-1, keepdims=True) + self.epsilon)
-        x = ops.cast(x, self.compute_dtype)
-        return x * (self.gamma + self.offset) if self.scale else x
+        gamma = self.gamma if self.scale else None
+        if self.compute_dtype == "float32":
+            return backend.rms_norm(inputs, gamma, self.offset, self.epsilon)
+        x = ops.cast(backend.rms_norm(inputs, None, 0.0, self.epsilon), self.compute_dtype)
+        return x * (gamma + self.offset) if self.scale else x
 
     def compute_output_shape(self, inputs_shape):
         return inputs_shape

@@ -21,6 +21,7 @@ from keras_posenc.layers.norm import RMSNormalization
 from keras_posenc.layers.token_embedding import AddTo, BiasAdd, IdEmbedding, TokenEmbedding
 from keras_posenc.nested_layers import applied
 from keras_posenc.positions.learned import LearnedPositionEmbedding
+from keras_posenc.positions.shared_pass import sharing
 from keras_posenc.positions.sinusoidal import SinusoidalPositionEmbedding
 
 
@@ -78,6 +79,10 @@ class Steps:
             inputs: list of tensors.
             operation_fn: function of an operation that returns what is called in its place.
         """
+        with sharing():
+            return self._run(inputs, operation_fn)
+
+    def _run(self, inputs, operation_fn):
         values = dict(zip(self.inputs, inputs, strict=True))
         for operation, arguments, outputs in self.steps:
             args, named = arguments(values)
@@ -141,14 +146,6 @@ def _norm(layer, x, *args, **named):
     return backend.layer_norm(x, layer.gamma, layer.beta, layer.epsilon)
 
 
-def _rms_norm(layer, x):
-    """`RMSNormalization` in float32 as one operation."""
-    if layer.compute_dtype != "float32":
-        return layer.call(x)
-    gamma = layer.gamma if layer.scale else None
-    return backend.rms_norm(x, gamma, layer.offset, layer.epsilon)
-
-
 def _sum(layer, tensors):
     """`AddTo` of two tensors of one shape, with the mask of the first."""
     first, *others = tensors
@@ -192,7 +189,6 @@ CALLS = {
     AddTo: _sum,
     keras.layers.Dense: functools.partial(_one, _product),
     keras.layers.LayerNormalization: functools.partial(_one, _norm),
-    RMSNormalization: functools.partial(_one, _rms_norm),
     **dict.fromkeys((Dropout, keras.layers.Dropout), functools.partial(_one, _same)),
     **dict.fromkeys(
         (
@@ -200,6 +196,7 @@ CALLS = {
             FeedForward,
             IdEmbedding,
             LearnedPositionEmbedding,
+            RMSNormalization,
             SinusoidalPositionEmbedding,
             TokenEmbedding,
         ),

@@ -9,6 +9,7 @@ from keras_posenc import Generator, PositionalAttention, build_transformer_model
 from keras_posenc.attention.key_values import Overwritten
 from keras_posenc.attention.last_query import attend_last
 from keras_posenc.models import direct
+from keras_posenc.positions.shared_pass import sharing
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "torch", reason="programs have no calls while they run"
@@ -55,8 +56,10 @@ def step(layer, x, cache, **named):
         {"use_gate": True, "head_norm": keras.layers.RMSNormalization()},
         {"encodings": ["rotary", "temperature"], "num_key_value_heads": 1},
         {"encodings": ["rotary"], "sliding_window": 2},
+        {"encodings": ["rotary", {"name": "window", "window": 2}]},
+        {"encodings": [{"name": "window", "window": 2, "sinks": 1}, "temperature"]},
     ],
-    ids=["plain", "few key heads", "gate and norm", "rotary", "window"],
+    ids=["plain", "few key heads", "gate and norm", "rotary", "window", "as encoding", "sinks"],
 )
 def test_numbers_and_cache_are_those_of_the_layer(changes):
     layer, x = make(**changes), text(TOKENS + 1)
@@ -103,8 +106,12 @@ IDS = {
 
 @pytest.mark.parametrize("ids", IDS)
 @pytest.mark.parametrize("window", [None, 3, 6])
-def test_padding_and_ids_with_a_gap(window, ids):
-    layer, x = make(encodings=["rotary"], num_key_value_heads=1, sliding_window=window), text(5)
+@pytest.mark.parametrize("as_encoding", [False, True])
+def test_padding_and_ids_with_a_gap(as_encoding, window, ids):
+    encodings, argument = ["rotary"], window
+    if as_encoding and window is not None:
+        encodings, argument = ["rotary", {"name": "window", "window": window}], None
+    layer, x = make(encodings=encodings, num_key_value_heads=1, sliding_window=argument), text(5)
     before, new = x[:, :TOKENS], x[:, TOKENS:]
     mask = ops.convert_to_tensor(np.array([[True] * 4, [True, True, False, False]]))
     ids = np.array(IDS[ids], "int32")
@@ -119,6 +126,25 @@ def test_padding_and_ids_with_a_gap(window, ids):
         assert step(layer, new, caches[1], **far) is None
     found, _ = step(layer, new, caches[1], **named)
     np.testing.assert_allclose(*map(ops.convert_to_numpy, (found, expected)), atol=1e-6)
+
+
+def test_layers_of_one_pass_share_what_depends_on_positions_alone():
+    """But not their padding, nor the waves of another base or other ids."""
+    layers = [make(encodings=[{"name": "rotary", "base": base}]) for base in (50.0, 50.0, 900.0)]
+    x = text(TOKENS + 1)
+    before, new = x[:, :TOKENS], x[:, TOKENS:]
+    for far in (0, 5):
+        ids = ops.convert_to_tensor(np.arange(TOKENS + 1, dtype="int32")[None].repeat(BATCH, 0))
+        named = {"query_positions": ids[:, TOKENS:] + far, "key_positions": ids}
+        masks = [real(before), ops.convert_to_tensor(np.arange(TOKENS)[None] < [[2], [TOKENS]])]
+        with sharing():
+            found = [
+                step(layer, new, after(layer, before, mask), **named)[0]
+                for layer, mask in zip(layers, (*masks, masks[0]), strict=True)
+            ]
+        for layer, mask, one in zip(layers, (*masks, masks[0]), found, strict=True):
+            alone = step(layer, new, after(layer, before, mask), **named)[0]
+            np.testing.assert_array_equal(*map(ops.convert_to_numpy, (one, alone)))
 
 
 def test_a_full_cache_is_refused():

@@ -1,0 +1,41 @@
+"""Tensors that depend on positions alone, computed once for all layers of a pass."""
+
+import contextlib
+import contextvars
+
+_PASS = contextvars.ContextVar("_PASS", default=None)
+
+
+@contextlib.contextmanager
+def sharing():
+    """A pass through a model, whose layers share what `shared` computes."""
+    token = _PASS.set({})
+    try:
+        yield
+    finally:
+        _PASS.reset(token)
+
+
+def shared(key, tensors, compute):
+    """The result of a function, from an earlier call of the same pass if there is one.
+
+    Args:
+        key: hashable. What the result depends on beside the tensors.
+        tensors: tuple of the tensors that it depends on. Other tensors with the same numbers are
+            other tensors.
+        compute: function without arguments.
+
+    Example:
+
+    >>> with sharing():
+    ...     x = shared("waves", (), object)
+    ...     print(shared("waves", (), object) is x)
+    True
+    """
+    known = _PASS.get()
+    if known is None:
+        return compute()
+    key = key, *map(id, tensors)
+    if key not in known:
+        known[key] = compute(), tensors  # kept, so that no other tensor gets the id of one
+    return known[key][0]
