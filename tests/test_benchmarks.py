@@ -23,8 +23,8 @@ NAMES = "generate rotary_collapse stretched_mlm stretch_base encodings_2026"
 generate, rotary_collapse, stretched_mlm, stretch_base, encodings_2026 = map(
     imported, NAMES.split()
 )
-NAMES = "gpu gpu_layer aot_traced peers rows"
-gpu, gpu_layer, aot_traced, peers, rows = map(imported, NAMES.split())
+NAMES = "gpu gpu_layer aot_traced nearest peers rows"
+gpu, gpu_layer, aot_traced, nearest, peers, rows = map(imported, NAMES.split())
 
 
 def run_main(module, monkeypatch, *options):
@@ -399,6 +399,13 @@ def test_decoding_is_compared_by_the_same_checkpoint(generate, monkeypatch, tmp_
         np.testing.assert_array_equal(generate.ours(True, folder, 8, beams)(prompts), right)
     alone = generate.ours(False, folder, 8)(prompts)
     np.testing.assert_array_equal(alone, generate.transformers_writer(False, folder, 8)(prompts))
+
+
+def test_all_sides_find_the_same_vectors(nearest):
+    rows = nearest.measured(1, 300)
+    assert rows["NumPy"]["ratio"] == 1 and set(rows) == set(nearest.SIDES)
+    text = nearest.page({"300 vectors": rows})
+    assert "| | NumPy | keras_posenc | sentence-transformers |" in text and "first" in text
 
 
 def test_peers_are_constrained_without_hashes_and_by_their_pins(rows):
