@@ -383,7 +383,7 @@ def test_each_backend_has_the_same_functions():
         return classes | {n.name: ast.unparse(n.args) for n in defined}
 
     names = set(keras_posenc.backend.shared.NAMES) - {"TRAITS"}
-    rooms = ("shared", "weighing", "exports", "jax_alone")
+    rooms = ("shared", "features", "weighing", "exports", "jax_alone")
     shared = {k: v for room in rooms for k, v in functions(room).items()}
     shared["interpolate"] = "table, position, training=False"
     for name in ("torch", "jax", "tensorflow"):

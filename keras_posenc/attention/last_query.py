@@ -8,10 +8,10 @@ from keras_posenc import backend
 from keras_posenc.attention.call import as_ids
 from keras_posenc.attention.key_values import FULL, Overwritten
 from keras_posenc.attention.whole_text import needs_no_map
+from keras_posenc.backend.shared_pass import shared
 from keras_posenc.maps.grid import Grid
 from keras_posenc.positions import consecutive
 from keras_posenc.positions.position_range import check_length
-from keras_posenc.positions.shared_pass import shared
 
 # The arguments of a call that such a step may have, beside its inputs.
 KNOWN = {"cache", "query_mask", "value_mask", "key_mask", "query_positions", "key_positions"}

@@ -4,9 +4,9 @@ import keras
 
 from keras_posenc import backend
 from keras_posenc.attention.call import as_ids
+from keras_posenc.backend.shared_pass import shared
 from keras_posenc.maps.grid import Grid
 from keras_posenc.positions import consecutive
-from keras_posenc.positions.shared_pass import shared
 
 # The arguments of a call that are read here.
 KNOWN = {"query_mask", "value_mask", "key_mask", "use_causal_mask", "query_positions"}

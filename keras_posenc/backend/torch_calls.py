@@ -11,6 +11,7 @@ from keras import ops
 from keras_posenc.backend import shared
 from keras_posenc.backend.keras_names import has, is_recomputed, scope
 from keras_posenc.backend.keras_names import tensor_of as numbers
+from keras_posenc.backend.shared_pass import shared as once
 
 
 def tracing():
@@ -45,12 +46,17 @@ def is_plain(layer, x):
 
 def _is_within(x):
     """Whether something around all calls, now, changes what they compute."""
+    if x.is_meta or scope("autocast_scope") is not None:
+        return True
+    return once(("around", x.device.type), (), lambda: _is_around(x.device.type))
+
+
+def _is_around(device):
+    """The same of what a pass does not change."""
     return (
-        x.is_meta
-        or scope("autocast_scope") is not None
-        or scope("stateless_scope") is not None
+        scope("stateless_scope") is not None
         or scope("distribution") is not None
-        or torch.is_autocast_enabled(x.device.type)
+        or torch.is_autocast_enabled(device)
         or torch.nn.modules.module._has_any_global_hook()
         or tracing()
     )

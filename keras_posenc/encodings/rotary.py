@@ -8,6 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_posenc import backend, checks
+from keras_posenc.backend.shared_pass import shared
 from keras_posenc.encodings.base import Encoding
 from keras_posenc.encodings.ladder import BY_LENGTH, Ladder
 from keras_posenc.encodings.rope_scaling import arguments_in, read_scaling
@@ -20,7 +21,6 @@ from keras_posenc.hints import Initializer
 from keras_posenc.maps.grid import Grid
 from keras_posenc.positions import consecutive
 from keras_posenc.positions.angles import angles
-from keras_posenc.positions.shared_pass import shared
 
 LAYOUTS = ("interleaved", "half")
 SECTION_ORDERS = ("contiguous", "round_robin", "axial")

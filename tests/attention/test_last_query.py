@@ -8,8 +8,8 @@ from keras import ops
 from keras_posenc import Generator, PositionalAttention, build_transformer_model
 from keras_posenc.attention.key_values import Overwritten
 from keras_posenc.attention.last_query import attend_last
+from keras_posenc.backend.shared_pass import sharing
 from keras_posenc.models import direct
-from keras_posenc.positions.shared_pass import sharing
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "torch", reason="programs have no calls while they run"

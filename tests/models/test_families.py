@@ -236,6 +236,7 @@ def test_transformers_reads_what_is_written_back(case, tmp_path):
         np.testing.assert_array_equal(ours, reference, err_msg=name)
 
 
+@pytest.mark.once
 def test_gradients_reach_every_weight(case):
     feeds, real = case.inputs(LENGTH)
     before = [ops.convert_to_numpy(w) for w in case.ours.trainable_variables]

@@ -9,6 +9,9 @@ from keras_posenc.models.model import model_on
 from keras_posenc.retrieval import Reranker, embed_spans, open_embedder
 from keras_posenc.training import Classify, Regress, finetune, load_finetuned, pretrain
 
+# What they read from a directory is the same on every backend.
+pytestmark = pytest.mark.once
+
 LONG = " ".join(f"w{n % 35}" for n in range(46))  # 48 tokens; the checkpoint has 16 positions
 OPTIONS = {"epochs": 1, "token_budget": 1024, "verbose": 0}
 

@@ -1,4 +1,4 @@
-"""Tensors that depend on positions alone, computed once for all layers of a pass."""
+"""What is the same for all layers of a pass, such as waves of positions, computed once."""
 
 import contextlib
 import contextvars
