@@ -1,12 +1,14 @@
 """Where a run stands: what is printed, how often, and what a resumed run says."""
 
+import itertools
 import re
+import types
 
 import pytest
 
 from keras_posenc.cli import main
 from keras_posenc.retrieval import Reranker
-from keras_posenc.training import finetune, progress
+from keras_posenc.training import finetune, progress, runs
 from keras_posenc.training.finetuning import trainer
 from keras_posenc.training.progress import BatchProgress
 
@@ -171,3 +173,17 @@ def test_of_tags_and_metrics_too(capsys, monkeypatch, clock, tmp_path, pretraine
     settings = {"task": "tag", "max_length": 8, "epochs": 1, "validation": (words, tags)}
     finetune(*arguments, **settings, verbose=2)
     assert re.search(r"^batch 1 of \d+, 60 s so far", capsys.readouterr().err, re.MULTILINE)
+
+
+def test_the_state_is_written_about_twice_a_minute(monkeypatch, tmp_path):
+    """A step of this clock takes three seconds."""
+    times, saves = itertools.count(), []
+    clock = types.SimpleNamespace(perf_counter=lambda: next(times))
+    monkeypatch.setattr(runs, "time", clock)
+    monkeypatch.setattr(
+        runs, "save_state", lambda state, model, record: saves.append(record["step"])
+    )
+    record = runs.take_steps(None, 40, tmp_path / "absent", lambda step: 1.0, dict, print)
+    seconds = next(times)
+    assert record["step"] == saves[-1] == 40 and record["losses"] == [1.0] * 40
+    assert seconds / runs.SAVE_EVERY - 1 <= len(saves) <= seconds / runs.SAVE_EVERY + 1
