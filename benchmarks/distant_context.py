@@ -62,9 +62,9 @@ CONTEXTUAL = "late chunking, trained by `contextualize`"
 # Ways of training -> the arguments of `contextualize`.
 TRAININGS = {
     CONTEXTUAL: {},
-    "the same, with `opening=0.1`": {"opening": 0.1},
-    "the same, with `opening=0.1, names=1`": {"opening": 0.1, "names": 1.0},
-    "the same, with `opening=0.1, names=1, steps=360`": {
+    "late chunking, trained with `opening=0.1`": {"opening": 0.1},
+    "late chunking, trained with `opening=0.1, names=1`": {"opening": 0.1, "names": 1.0},
+    "late chunking, trained with `opening=0.1, names=1, steps=360`": {
         "opening": 0.1, "names": 1.0, "steps": 360,
     },
 }  # fmt: skip
