@@ -59,6 +59,7 @@ def test_every_file_of_results_is_on_a_page(generate):
         ("distant_facts", "1536"),
         ("distant_facts", "4096"),
         ("distant_context",),
+        ("distant_context_mpnet",),
         ("by_position",),
         ("translation",),
     }

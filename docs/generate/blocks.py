@@ -207,6 +207,18 @@ def distant_context():
     return _with(module.table(rows), rows, command, "distant_context", "torch")
 
 
+def distant_context_mpnet():
+    """The same of a second model, before training."""
+    module, rows = benchmark("distant_context"), _json("distant_context_mpnet")
+    ways, libraries = (
+        " ".join(shlex.quote(each) for each in dict.fromkeys(row[name] for row in rows))
+        for name in ("way", "library")
+    )
+    command = f"benchmarks/distant_context.py --model mpnet {_seeds(rows)} --ways {ways}"
+    command += f" --libraries {libraries}"
+    return _with(module.table(rows), rows, command, "distant_context_mpnet", "torch")
+
+
 def by_position():
     """Documents found by a passage, by its depth and the document's length."""
     module, rows = benchmark("by_position"), _json("by_position")
@@ -442,6 +454,7 @@ BLOCKS = {
     "readings": readings,
     "distant_facts": distant_facts,
     "distant_context": distant_context,
+    "distant_context_mpnet": distant_context_mpnet,
     "by_position": by_position,
     "mteb": mteb,
     "many_texts": many_texts,
