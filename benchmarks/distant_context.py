@@ -64,8 +64,8 @@ TRAININGS = {
     CONTEXTUAL: {},
     "late chunking, trained with `opening=0.1`": {"opening": 0.1},
     "late chunking, trained with `opening=0.1, names=1`": {"opening": 0.1, "names": 1.0},
-    "late chunking, trained with `opening=0.1, names=1, steps=360`": {
-        "opening": 0.1, "names": 1.0, "steps": 360,
+    "late chunking, trained with `opening=0.1, names=1, steps=240`": {
+        "opening": 0.1, "names": 1.0, "steps": 240,
     },
 }  # fmt: skip
 # Row of a table -> the two ways that it compares.
