@@ -62,12 +62,8 @@ CONTEXTUAL = "late chunking, trained by `contextualize`"
 # Ways of training -> the arguments of `contextualize`.
 TRAININGS = {
     CONTEXTUAL: {},
-    "late chunking, trained with `opening=0.1`": {"opening": 0.1},
     "late chunking, trained with `opening=0.1, names=1`": {"opening": 0.1, "names": 1.0},
-    "late chunking, trained with `opening=0.1, names=1, steps=240`": {
-        "opening": 0.1, "names": 1.0, "steps": 240,
-    },
-}  # fmt: skip
+}
 # Row of a table -> the two ways that it compares.
 COMPARED = {
     "gain by `contextualize` over windows": (CONTEXTUAL, WINDOWS),
