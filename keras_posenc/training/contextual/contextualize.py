@@ -111,7 +111,7 @@ def contextualize(
             exchange words. None: 0.8 if `language` has pronouns, otherwise 0.
         opening: float in [0, 1]. Fraction of the copies that have a name or word in their first
             sentence. In the others, other text stands before it. Less of them trains documents
-            that introduce names later, at the cost of names in first sentences.
+            that introduce names later; in 120 steps it makes no difference that was measured.
         language: str or None. A key of `keras_posenc.training.LANGUAGES`, which has the pronouns of
             each language and can be extended. "auto": the one whose words are frequent in the
             texts, if any. None: words are exchanged, and no names.
