@@ -101,7 +101,8 @@ def attention(*encodings):
 
 # Encodings that read tables by the distance, count keys or replace operations in an export.
 EXPORTED = {
-    **{name: attention(name) for name in ("cope", "fire", "forget_gate", "log_n", "nezha")},
+    "sums and counts": attention("forget_gate", "log_n", "cope"),
+    "distances": attention("fire", "nezha"),
     "transformer_xl": attention("transformer_xl"),
     "experts": MixtureOfExperts(6, 4, 2),
 }
