@@ -20,7 +20,7 @@ import zlib
 import sides
 
 ROOT = pathlib.Path(__file__).parent.parent
-RESULTS = pathlib.Path(__file__).parent / "results" / "generate.json"
+RESULTS = ROOT / "benchmarks" / "results" / "generate.json"
 LAYERS, WIDTH, HEADS, VOCABULARY, POSITIONS = 6, 384, 6, 20_011, 512
 # In all families but GPT-2: what keys and values are shared by, and the feed-forward layer.
 SHARED = {

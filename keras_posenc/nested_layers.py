@@ -7,6 +7,8 @@ around it lacks, since that layer creates it. So the outer layer's config stores
 
 import contextlib
 import contextvars
+import functools
+import inspect
 
 import keras
 
@@ -116,7 +118,14 @@ def applied(dense, x, axes=1):
 
 def called(layer, x):
     """layer(x), without what Keras does around a call where that costs as much as the layer."""
-    return layer.call(x) if backend.is_plain(layer, x) else layer(x)
+    alone = _takes_inputs_alone(type(layer)) and backend.is_plain(layer, x)
+    return layer.call(x) if alone else layer(x)
+
+
+@functools.cache
+def _takes_inputs_alone(kind):
+    """Whether a class of layers has nothing, such as `training`, that Keras fills in."""
+    return len(inspect.signature(kind.call).parameters) == 2  # with self
 
 
 def with_quantized_parts(config, layer, parts):

@@ -210,12 +210,9 @@ def distant_context():
 def distant_context_mpnet():
     """The same of a second model, before training."""
     module, rows = benchmark("distant_context"), _json("distant_context_mpnet")
-    ways, libraries = (
-        " ".join(shlex.quote(each) for each in dict.fromkeys(row[name] for row in rows))
-        for name in ("way", "library")
-    )
-    command = f"benchmarks/distant_context.py --model mpnet {_seeds(rows)} --ways {ways}"
-    command += f" --libraries {libraries}"
+    libraries = " ".join(map(shlex.quote, dict.fromkeys(row["library"] for row in rows)))
+    options = f"--model mpnet --libraries {libraries}"
+    command = _commands("distant_context", rows, lambda row: options)
     return _with(module.table(rows), rows, command, "distant_context_mpnet", "torch")
 
 

@@ -55,9 +55,9 @@ def attend_last(layer, query, named):
             grid = encoding.restrict(grid)
         if grid.attention_mask is not None:
             return None
-        window = grid.window, grid.sinks, grid.global_tokens
+        window = "window", grid.window, grid.sinks, grid.global_tokens
         near = shared(window, (last, ids), grid.mask)
-        if near is not None and not _all_true(shared("last", (near,), lambda: near[..., start:])):
+        if near is not None and not backend.all_true(near[..., start:]):
             return None  # then it may see nothing
     check_length(start, 1, cache.key_mask.shape[1], FULL)
     q, k, v, merge = layer._project(query, query, query)

@@ -258,13 +258,10 @@ class RotaryEmbedding(Encoding):
 
     def _waves(self, ids, grid, magnitude):
         """Cosine and sine of the angles of position ids, (B or 1, T, 1, pairs) each."""
-
-        def compute():
-            return self._new_waves(ids, grid, magnitude)
-
         if self.learned or self.reads_length:
-            return compute()
-        return shared((*self.ladder.identity, magnitude), (ids,), compute)
+            return self._new_waves(ids, grid, magnitude)
+        key = *self.ladder.identity, magnitude
+        return shared(key, (ids,), lambda: self._new_waves(ids, grid, magnitude))
 
     def _new_waves(self, ids, grid, magnitude):
         ids = self.ladder.ids_of_pairs(ids, type(self).__name__)

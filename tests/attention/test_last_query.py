@@ -9,6 +9,7 @@ from keras_posenc import Generator, PositionalAttention, build_transformer_model
 from keras_posenc.attention.key_values import Overwritten
 from keras_posenc.attention.last_query import attend_last
 from keras_posenc.backend.shared_pass import sharing
+from keras_posenc.encodings import rotary
 from keras_posenc.models import direct
 
 pytestmark = pytest.mark.skipif(
@@ -128,8 +129,10 @@ def test_padding_and_ids_with_a_gap(as_encoding, window, ids):
     np.testing.assert_allclose(*map(ops.convert_to_numpy, (found, expected)), atol=1e-6)
 
 
-def test_layers_of_one_pass_share_what_depends_on_positions_alone():
+def test_layers_of_one_pass_share_what_depends_on_positions_alone(monkeypatch):
     """But not their padding, nor the waves of another base or other ids."""
+    computed, angles = [], rotary.angles
+    monkeypatch.setattr(rotary, "angles", lambda *x: (computed.append(1), angles(*x))[1])
     layers = [make(encodings=[{"name": "rotary", "base": base}]) for base in (50.0, 50.0, 900.0)]
     x = text(TOKENS + 1)
     before, new = x[:, :TOKENS], x[:, TOKENS:]
@@ -137,12 +140,15 @@ def test_layers_of_one_pass_share_what_depends_on_positions_alone():
         ids = ops.convert_to_tensor(np.arange(TOKENS + 1, dtype="int32")[None].repeat(BATCH, 0))
         named = {"query_positions": ids[:, TOKENS:] + far, "key_positions": ids}
         masks = [real(before), ops.convert_to_tensor(np.arange(TOKENS)[None] < [[2], [TOKENS]])]
+        masks.append(masks[0])
+        caches = [after(*each) for each in zip(layers, [before] * 3, masks, strict=True)]
+        computed.clear()
         with sharing():
-            found = [
-                step(layer, new, after(layer, before, mask), **named)[0]
-                for layer, mask in zip(layers, (*masks, masks[0]), strict=True)
-            ]
-        for layer, mask, one in zip(layers, (*masks, masks[0]), found, strict=True):
+            pairs = zip(layers, caches, strict=True)
+            found = [step(layer, new, cache, **named)[0] for layer, cache in pairs]
+        # Of two bases, and of the ids of the query and the key if they differ.
+        assert len(computed) == (4 if far else 2)
+        for layer, mask, one in zip(layers, masks, found, strict=True):
             alone = step(layer, new, after(layer, before, mask), **named)[0]
             np.testing.assert_array_equal(*map(ops.convert_to_numpy, (one, alone)))
 

@@ -57,3 +57,18 @@ def test_a_plain_initializer_is_cloned_for_each_part():
         initializer_of_part(RANDOM, "key/kernel"),
     )
     assert one is not RANDOM and one is not other and one.stddev == 0.02
+
+
+@keras.saving.register_keras_serializable(package="test")
+class Training(keras.layers.Layer):
+    """Adds 1 in training."""
+
+    def call(self, x, training=False):
+        return x + 1.0 if training else x
+
+
+def test_a_norm_of_heads_knows_whether_it_is_trained():
+    layer = PositionalAttention(2, 4, head_norm=Training())
+    x = np.random.default_rng(0).normal(size=(1, 3, 8)).astype("float32")
+    found = [keras.ops.convert_to_numpy(layer(x, x, training=each)) for each in (False, True)]
+    assert np.abs(found[1] - found[0]).max() > 1e-3
