@@ -84,7 +84,8 @@ def search(folder):
 
 def write_search_report(path, rows, found):
     """The table, recall by distance, and an example, as a page."""
-    by_distance = distant_context.by_distance(rows, "opening")
+    found_by = distant_context.by_distance(rows, "opening").items()
+    by_distance = {plain(way): columns for way, columns in found_by}
 
     def draw():
         return recall(by_distance, size=(9.6, 4.2))
@@ -98,15 +99,21 @@ def write_search_report(path, rows, found):
         section("An example", example_table(found)),
     ]
     heads, *lines = distant_context.people_lines(rows, "opening")
+    lines = [[plain(name), *cells] for name, *cells in lines]
     parts.append(section("Right sentence first (%)", table(heads, lines)))
     write_page(path, "Search in a small library, without labels", parts, "make demo")
+
+
+def plain(name):
+    """The name of a way or a row, without the marks of code that Markdown has."""
+    return name.replace("`", "")
 
 
 def example_table(found):
     """The query, why it is hard, and the passage that each way finds first."""
     why = f"{found.opening} The answer stands {found.tokens} tokens later, and has only a pronoun."
     lines = [
-        (way, passage, "right" if right else "of another document")
+        (plain(way), passage, "right" if right else "of another document")
         for way, (passage, right) in found.found.items()
     ]
     names = "way", "passage found first", ""

@@ -63,6 +63,7 @@ def test_the_page_has_the_tables_and_the_example(
     assert "<svg" not in page and page.count("data:image/svg+xml") == 1
     assert f"<tr><th>{ways[0]}</th><td>50 ± 0</td></tr>" in page
     assert "<td>+50 ± 0</td>" in page
+    assert "<th>late chunking, trained by contextualize</th>" in page and "`" not in page
     assert (
         f"<tr><th>{ways[0]}</th><td>She lives by the sea.</td><td>of another document</td>" in page
     )
