@@ -5,10 +5,11 @@
 
 Two processes hold the same case, one by the code of the commit and one by that of this tree, and
 compute it by turns, one pass each, so that whatever else the machine does reaches both: attention
-alone with an encoding (`attention.py`, 2,048 tokens, attention dropout 0.1) and a training step of
-MiniLM (`step.py`, one text of 2,048 tokens). Prints medians of processor seconds, the median of the
-turns' ratios, and the peaks of memory, and writes them to benchmarks/results/compare-COMMIT.json
-and .md.
+alone with an encoding (`attention.py`, 2,048 tokens, attention dropout 0.1), a training step of
+MiniLM (`step.py`, one text of 2,048 tokens), a query of 8 tokens read by MiniLM, and decoding with
+rotary positions and shared heads (six texts, 60 new tokens). Prints medians of processor seconds,
+the median of the turns' ratios, and the peaks of memory, and writes them to
+benchmarks/results/compare-COMMIT.json and .md.
 """
 
 import argparse
@@ -23,7 +24,8 @@ import time
 
 HERE = pathlib.Path(__file__).parent
 BACKENDS = {"torch": "posenc-torch", "tensorflow": "posenc-tf", "jax": "posenc-jax"}
-CASES = ["attention:plain", "attention:rotary", "attention:t5", "attention:cope", "step"]
+ENCODINGS = ("plain", "rotary", "t5", "cope")
+CASES = [*(f"attention:{name}" for name in ENCODINGS), "step", "query", "decode"]
 SLOWER = 1.03
 LENGTH, DROPOUT = 2048, 0.1
 
@@ -111,7 +113,8 @@ def work(case):
     seconds of that pass and its peak of memory."""
     row, case = case.split()
     kind, _, encoding = case.partition(":")
-    run, peak = attention(encoding) if kind == "attention" else step(row)
+    others = {"step": lambda: step(row), "query": query, "decode": decode}
+    run, peak = attention(encoding) if kind == "attention" else others[kind]()
     run()
     run()
     for _ in sys.stdin:
@@ -153,6 +156,35 @@ def step(row):
     row = rows.NAMES[row]
     task = libraries.Task(row, "train", "minilm", 1, LENGTH, DROPOUT)
     return libraries.LIBRARIES[row.library](task), step.peak_mb
+
+
+def query():
+    """A hundred passes over 8 tokens by MiniLM, and the peak of memory in MB."""
+    import numpy as np
+    import step
+    from data import MINILM
+
+    from keras_posenc import build_transformer_model
+
+    model = build_transformer_model(MINILM)
+    ids = np.arange(1000, 1008, dtype="int32")[None]
+    texts = {"token_ids": ids, "segment_ids": 0 * ids}
+    return lambda: [model.predict_on_batch(texts) for _ in range(100)], step.peak_mb
+
+
+def decode():
+    """The text of a small Qwen3 of random weights, and the peak of memory in MB."""
+    import numpy as np
+    import step
+
+    from keras_posenc import Generator, build_transformer_model
+
+    sizes = {"vocab_size": 8000, "hidden_size": 256, "num_hidden_layers": 4, "head_dim": 64}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 768}
+    config = {"model_type": "qwen3", "max_position_embeddings": 256, **sizes, **heads}
+    generator = Generator(build_transformer_model(config, with_mlm="linear"), max_length=60)
+    prompts = np.random.default_rng(0).integers(1, 8000, (6, 23))
+    return lambda: generator.predict(prompts, verbose=0), step.peak_mb
 
 
 def page(commit, report):
