@@ -3,9 +3,11 @@
     python benchmarks/embedding.py --texts 40 200 --turns 3
     python benchmarks/embedding.py --texts 120 --max-length 384 --seed 1
     python benchmarks/embedding.py --texts 2000 --turns 1 --once
+    python benchmarks/embedding.py --texts --queries 40 --turns 7
     python benchmarks/embedding.py --page           # the page again, nothing measured
 
-MiniLM embeds nine tenths posts of 20 Newsgroups and a tenth excerpts of books, mixed. Each side has
+MiniLM embeds nine tenths posts of 20 Newsgroups and a tenth excerpts of books, mixed. Queries have
+3 to 12 words of them, and are embedded one after the other, each by a call. Each side has
 a process of one thread, and they take turns. The first call, which compiles, counts apart, except
 by --once. Ratios are medians of the turns: above 1 is slower than sentence-transformers. Results
 go to benchmarks/results/embedding.json and .md.
@@ -25,7 +27,8 @@ HELD_OUT = "120 texts, 384 tokens", "2000 texts, 256 tokens", "10000 texts, 256 
 
 def main():
     parser = sides.parser(__doc__, RESULTS, SIDES, turns=3)
-    parser.add_argument("--texts", type=int, nargs="+", default=[40, 200])
+    parser.add_argument("--texts", type=int, nargs="*", default=[40, 200])
+    parser.add_argument("--queries", type=int, help="one at a time")
     parser.add_argument("--max-length", type=int, default=256)
     parser.add_argument("--once", action="store_true", help="no first call that counts apart")
     parser.add_argument("--seed", type=int, default=0, help="draws the texts")
@@ -38,6 +41,9 @@ def run(arguments):
         f"{count} texts, {length} tokens": {"count": count, "length": length, "seed": seed}
         for count in arguments.texts
     }
+    if arguments.queries:
+        case = {"count": arguments.queries, "length": length, "seed": seed, "alone": True}
+        cases[f"{arguments.queries} queries, one at a time"] = case
     sides.run_in_turns(__file__, arguments, cases, BASE, first=not arguments.once)
 
 
@@ -48,18 +54,20 @@ class Embedder:
         self.embed = peer if side == BASE else ours
         self.opened = {}
 
-    def measured(self, count, length, seed):
+    def measured(self, count, length, seed, alone=False):
         import step
 
-        texts = corpus(count, seed)
+        texts = queries(count, seed) if alone else corpus(count, seed)
         if length not in self.opened:
             self.opened[length] = self.embed(length)
         embed, padded = self.opened[length]
         pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
         began = time.process_time()
-        embed(texts)
+        for part in [[text] for text in texts] if alone else [texts]:
+            embed(part)
         seconds = time.process_time() - began
-        return {"seconds": seconds, "peak_mb": round(step.peak_mb()), "padded": padded(texts)}
+        share = None if alone else padded(texts)
+        return {"seconds": seconds, "peak_mb": round(step.peak_mb()), "padded": share}
 
 
 def peer(length):
@@ -100,6 +108,14 @@ def corpus(count, seed):
         texts = read_texts(f"{CORPORA}/{name}.tab").texts
         chosen += [texts[i % len(texts)] for i in rng.permutation(max(share, len(texts)))[:share]]
     return [chosen[i] for i in rng.permutation(len(chosen))]
+
+
+def queries(count, seed):
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+    words = [text.split() for text in corpus(count, seed)]
+    return [" ".join(each[: rng.integers(3, 13)]) for each in words]
 
 
 def page(report):

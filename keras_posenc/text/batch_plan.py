@@ -55,6 +55,8 @@ def plan_batches(
     fixed = fixed_shapes is not None and shapes.compiles_each()
     if fixed:
         lengths, pad_to = shapes.on_ladder(lengths, fixed_shapes, pad_to), 1
+    elif fixed_shapes is not None and shapes.are_free():
+        pad_to = 1  # a text alone has no padding, so a mask costs nothing
     if fixed_shapes is not None:
         token_budget = shapes.prediction_budget(token_budget)
     priced, call = shapes.priced_shapes(), shapes.call_price()

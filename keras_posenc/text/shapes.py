@@ -15,11 +15,9 @@ KEPT = 4
 # The longest length of a ladder without a bound.
 LONGEST = 8192
 # Lengths of a ladder at which several rows take less time on a CPU than one row at a time. Longer
-# ones have one program each there, so that all texts together meet 8 programs, or 10 from 2,049
-# tokens on.
-SHORT, STEPS = (64, 128), (4, 6)
-# Where there are no longer ones: their number, and the shortest.
-SHORT_STEPS, SHORTEST = 4, 32
+# ones have one program each there, so that all texts together meet 12 programs, or 14 from 2,049
+# tokens on. A query has about 16 tokens, and a title or a sentence 32.
+SHORT, STEPS = (16, 32, 64, 128), (4, 6)
 # Lengths where programs are made for each, and where they are not.
 FEW, MANY = 10, 40
 # Tokens of a batch of predictions on a CPU, and the tokens that calling a program costs. Larger
@@ -79,6 +77,11 @@ def compiles_each():
     return backend.TRAITS.shape_price > 0 and priced_shapes() == math.inf
 
 
+def are_free():
+    """Whether a batch may be of any shape: no program is made for one, and none is faster."""
+    return backend.TRAITS.eager and not _on_accelerator()
+
+
 def prediction_budget(budget):
     """How many tokens a batch of predictions has at most, where `budget` are allowed."""
     return budget if _on_accelerator() else min(budget, CPU_BATCH)
@@ -92,7 +95,7 @@ def prepare_predictions(model, batches, on_batch=False):
         batches: `TextBatches`.
         on_batch: bool. Each will be given to `predict_on_batch`, not all to `predict`.
     """
-    if len(batches.shapes) > 1:
+    if on_batch or len(batches.shapes) > 1:  # the next ones may have another shape
         backend.trace_any_shape(model, on_batch)
 
 
@@ -125,7 +128,7 @@ def longest_length(model, max_length):
 
 
 def ladder(longest, multiple):
-    """At most 8 lengths up to `longest`, each at most about twice the one before.
+    """At most 10 lengths up to `longest`, each at most about twice the one before.
 
     Args:
         longest: int.
@@ -136,13 +139,11 @@ def ladder(longest, multiple):
 
     Example:
 
-    >>> ladder(256, multiple=8).tolist(), ladder(8192, multiple=8).tolist()
-    ([64, 128, 160, 184, 216, 256], [64, 128, 256, 512, 1024, 2048, 4096, 8192])
+    >>> ladder(100, multiple=8).tolist(), ladder(256, multiple=8).tolist()
+    ([16, 32, 64, 100], [16, 32, 64, 128, 160, 184, 216, 256])
     """
-    if longest <= SHORT[-1]:
-        first = min(longest, SHORTEST)
-        rungs = first * (longest / first) ** (np.arange(SHORT_STEPS) / (SHORT_STEPS - 1))
-    else:
+    rungs = [length for length in SHORT if length < longest] + [longest]
+    if longest > SHORT[-1]:
         steps = int(np.clip(math.ceil(math.log2(longest / SHORT[-1])), *STEPS))
         longer = SHORT[-1] * (longest / SHORT[-1]) ** (np.arange(1, steps + 1) / steps)
         rungs = np.concatenate([SHORT, longer])

@@ -65,15 +65,16 @@ class TextBatches(keras.utils.PyDataset):
         seed: int. Seed of the shuffling.
         max_shapes: int. Maximum number of lengths T. The last documents may add one more shape
             (B, T).
-        pad_to: int. Every T is a multiple of it, or `max_length`.
+        pad_to: int. Every T is a multiple of it, or `max_length`. With `fixed_shapes` this is
+            ignored where shapes are free, on PyTorch on a CPU.
         shape_price: int or None. How many tokens of padding one more length must save, since JAX
             compiles a program for it, and TensorFlow for the second where one batch would hold all
             texts. None is the price for a model as wide as MiniLM, 0 on PyTorch.
         fixed_shapes: int or None. For predictions: on a CPU, batches have at most 1,024 tokens,
-            which is faster. Where every shape is compiled, T is one of at most 8 lengths up to this
-            one, regardless of the texts. B is 1 or one other number for each T, and on a CPU 1 for
-            each T above 128. Rows of padding fill up the last batch. None fits the shapes to the
-            texts.
+            which is faster. Where every shape is compiled, T is one of at most 10 lengths up to
+            this one, regardless of the texts. B is 1 or one other number for each T, and on a CPU 1
+            for each T above 128. Rows of padding fill up the last batch. None fits the shapes to
+            the texts.
         **kwargs: Arguments of `keras.utils.PyDataset`. `workers` and `use_multiprocessing` are
             accepted and ignored, because a batch is ready in 0.1 ms.
 

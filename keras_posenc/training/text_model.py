@@ -8,7 +8,7 @@ import pathlib
 import keras
 import numpy as np
 
-from keras_posenc import checks
+from keras_posenc import backend, checks
 from keras_posenc.checkpoints import save_checkpoint
 from keras_posenc.checkpoints.embedder_files import embedder_files
 from keras_posenc.checkpoints.folder import replacing_together
@@ -225,9 +225,16 @@ class TextModel:
     def of_batches(self, batches, verbose="auto"):
         """The rows for a `TextBatches` that does not shuffle, in the order of its texts."""
         model, progress = self._checked, BatchProgress(batches, verbose)
-        prepare_predictions(model, batches)
+        # What `predict` does around batches takes as long as a query, or longer.
+        alone = len(batches) == 1 and backend.processes()[1] == 1
+        prepare_predictions(model, batches, on_batch=alone)
         chosen = _Chosen(batches, model)
-        return batches.restore_order(model.predict(chosen, verbose=0, callbacks=[progress]))
+        if alone:
+            outputs = model.predict_on_batch(chosen[0])
+            progress.step()
+        else:
+            outputs = model.predict(chosen, verbose=0, callbacks=[progress])
+        return batches.restore_order(outputs)
 
     def _by_token(self, batches, verbose):
         """A list of the outputs (T, ...) of each row, without those of its padding."""

@@ -142,6 +142,16 @@ def test_predictions_of_all_shapes_are_one_program(pretrained):
     assert model.model.predict_function.experimental_get_tracing_count() == 2
     alone = np.concatenate([model.predict([text], verbose=0) for text in TEXTS])
     assert_same(found, np.tile(alone, (5, 1)))
+    assert model.model.predict_function.experimental_get_tracing_count() == 2
+
+
+def test_texts_alone_have_the_vectors_that_they_have_together(pretrained, capsys):
+    model = open_embedder(pretrained)
+    together = model.predict(TEXTS, verbose=0)
+    assert_same(np.concatenate([model.predict([text], verbose=0) for text in TEXTS]), together)
+    assert capsys.readouterr().out == ""
+    model.predict(TEXTS[:1])
+    assert "1/1" in capsys.readouterr().out
 
 
 @pytest.mark.once
