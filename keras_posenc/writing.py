@@ -77,19 +77,23 @@ def named(path):
         raise
 
 
-def check_place(path):
+def check_place(path, inputs=()):
     """Refuses a path where no file can be written, before anything is computed for it.
 
     Args:
         path: str or path of a file. Its folder need not be there.
+        inputs: what is read: paths, which may be those of files, or anything else.
 
     Raises:
         NotADirectoryError: if a folder that it lies in is a file.
         OSError: if nothing can be created there, for example in a read-only folder.
-        ValueError: if there is something else than a file.
+        ValueError: if there is something else than a file, or a file that is read.
     """
     path = pathlib.Path(path)
     _check_replaceable(path)
+    for each in inputs:
+        if isinstance(each, (str, os.PathLike)) and _is_same(path, each):
+            raise ValueError(f"{path} is read and would be replaced: give another path as output.")
     folder = path.parent
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
@@ -102,6 +106,13 @@ def check_place(path):
             f"{path} cannot be written, because nothing can be created in {folder} "
             f"({error.strerror}): give another path."
         ) from None
+
+
+def _is_same(path, other):
+    try:
+        return os.path.samefile(path, other)
+    except (OSError, ValueError):  # one is missing, or is a text and no path
+        return False
 
 
 def _check_replaceable(path):

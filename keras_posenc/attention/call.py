@@ -89,10 +89,19 @@ class Call:
             key_order = key_order if key_order is None else key_order[:, :num_keys]
         causal = query_order is None and (self.use_causal_mask or cached)
         # With a few queries and other keys, only the positions determine which keys are earlier.
-        by_index = causal and (cached or not has_ids or q.shape[1] == memory.keys.shape[1])
+        lengths = q.shape[1], memory.keys.shape[1]
+        unknown = lengths == (None, None) and len(query_positions.shape) == 2
+        if unknown and self.query_positions is not self.key_positions:
+            by_index = causal and (cached or not has_ids)
+        else:
+            by_index = causal and (cached or not has_ids or lengths[0] == lengths[1])
         if causal:
             query_order = query_index if by_index else query_positions
             key_order = key_index if by_index else key_positions
+        if causal and unknown and not by_index:
+            as_many = ops.equal(ops.shape(q)[1], num_keys)
+            query_order = ops.where(as_many, query_index, query_positions)
+            key_order = ops.where(as_many, key_index, key_positions)
         grid = Grid(
             query_positions=query_positions,
             key_positions=key_positions,
@@ -212,6 +221,12 @@ def _check_positions(call):
         if ids is None:
             continue
         shape = _shape(ids)
+        texts = (call.query if name == "query_positions" else call.key).shape[0]
+        if len(shape) > 1 and texts is not None and shape[0] not in (None, 1, texts):
+            raise ValueError(
+                f"`{name}` must have ids of one text or of as many as there are, {texts}. "
+                f"Received: ids of {shape[0]}"
+            )
         length = shape[-1] if len(shape) == 1 else (*shape, None, None)[1]
         if None not in (length, count) and length != count:
             raise ValueError(

@@ -152,6 +152,26 @@ def with_adapter(checkpoint, path):
     return merge_adapter(base, open_checkpoint(weights_file(path)), settings, path)
 
 
+def weight_files(folder):
+    """The files with the numbers that `open_checkpoint` reads in a folder.
+
+    Args:
+        folder: `pathlib.Path`.
+
+    Returns:
+        list of `pathlib.Path`, empty if no checkpoint is chosen there.
+    """
+    try:
+        path = _in_directory(folder)
+        if path.name.endswith(".index.json"):
+            return list(read_index(path)[1].values())
+    except (OSError, ValueError):  # opening it tells why
+        return []
+    if path.suffix == ".index":
+        return sorted(folder.glob(f"{path.stem}.data-*"))
+    return [path]
+
+
 def _in_directory(path):
     for pattern in IN_A_DIRECTORY:
         matches = sorted(path.glob(pattern))

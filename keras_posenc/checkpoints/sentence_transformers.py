@@ -225,6 +225,18 @@ def kinds_in(directory):
     return {OLD_NAMES.get(name, name) for name in names}
 
 
+def module_folders(directory):
+    """The folders of a directory's modules, with the directory itself."""
+    directory = pathlib.Path(directory)
+    index = directory / MODULES
+    check_inside(index, directory)
+    places = [path for _, path in _listed(index)] if index.exists() else []
+    folders = [directory, *(directory / place for place in places)]
+    for folder in folders[1:]:
+        check_inside(folder, directory)
+    return {folder for folder in folders if folder.is_dir()}
+
+
 def _listed(index):
     """(class, path) of each module that a file lists."""
     try:

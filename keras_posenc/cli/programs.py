@@ -167,12 +167,11 @@ def _search(arguments):
     lines, imported, model = [], ["search", "search_table"], directory
     if set(OPENING) - {"prompt"} & arguments.keys():
         opened = {name: arguments.pop(name) for name in OPENING if name in arguments}
-        settings = "".join(f", {literal(n)}: {literal(value)}" for n, value in opened.items())
         lines = [
             f"vectors = Vectors.load({literal(vectors)})",
-            f"model = open_embedder({literal(directory)}, **{{**vectors.settings{settings}}})",
+            f"model = {call('vectors.open_embedder', directory, **opened)}",
         ]
-        imported += ["Vectors", "open_embedder"]
+        imported += ["Vectors"]
         model, vectors = Name("model"), Name("vectors")
     return program(
         f"from keras_posenc.retrieval import {', '.join(sorted(imported))}",

@@ -249,7 +249,7 @@ class Grid:
             )
         if self.query_order is None:
             return ops.cast(ops.sum(is_key, axis=1), "float32")[:, None, None]
-        last = backend.clip(self.query_order[0], 0, num_columns - 1)
+        last = backend.clip(self._column_of_rows(), 0, num_columns - 1)
         return ops.cast(backend.take(ops.cumsum(is_key, axis=1), last, 1), "float32")[:, None]
 
     def _visible_by_map(self):
@@ -261,11 +261,10 @@ class Grid:
         first = self.key_positions[0, 0]
         diagonal, reach = self.query_positions[0] - first, math.ceil(self.window)
         seen = self.seen_by_all() - first
-        end = (
-            self.query_order[0] + 1
-            if self.order_is_index
-            else num_columns + ops.zeros_like(diagonal)
-        )
+        if self.order_is_index:
+            end = self._column_of_rows() + 1
+        else:
+            end = num_columns + ops.zeros_like(diagonal)
         start, stop = diagonal - reach + 1, ops.minimum(diagonal + reach, end)
         everything = self.query_positions[0] < self.global_tokens
         start = ops.where(everything, 0, start)
@@ -279,6 +278,10 @@ class Grid:
 
         count = up_to(before) + up_to(stop) - up_to(start) + up_to(after) - up_to(stop)
         return ops.cast(count, "float32")[:, None]
+
+    def _column_of_rows(self):
+        """The column of the key with each row's index, (Tq,); the first may be in a block's midst."""
+        return self.query_order[0] - self.key_order[0, 0]
 
     def check_one_axis(self):
         """Raises ValueError for ids on several axes, which have no single distance."""

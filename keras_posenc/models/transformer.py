@@ -212,6 +212,8 @@ class Transformer:
             initializer = self.initializer(f"{block_name}-FeedForward")
             return config_layers.feed_forward(config, initializer, name)
 
+        if options.encodings and kind != CONVOLUTION and path in self.layers:
+            check_shared(self.layers[path], mix(path), i)
         sublayers = {kind: mix} if gau else {kind: mix, "FeedForward": feed_forward}
         parts = block_parts(sublayers, self._norm, config.norm, config.dropout_rate)
         if i == 0 and config.norm == "pre" and config.embedding_norm:

@@ -70,7 +70,7 @@ class LearnedPositionEmbedding(AbsolutePositionEmbedding):
         return self.add_weight(
             name=name,
             shape=(rows, self.output_dim),
-            initializer=self.embeddings_initializer,
+            initializer=self.embeddings_initializer.clone(),  # one instance draws the same again
             autocast=False,
         )
 

@@ -108,7 +108,7 @@ def embed(
         check_pool("embed", devices)
     part = read_shard(shard)
     if output is not None:
-        check_output(output, suffix)
+        check_output(output, suffix, [texts])
     ids = ids_of(texts, output)
     ids = ids and (ids[0], part(ids[1]))
     record = None if output is None else _record(output, opening, texts, text)
@@ -119,8 +119,10 @@ def embed(
         return _in_parts(opening, texts, text, part, part_size, side, ids, record, devices, verbose)
     texts = _read(texts, text)
     rows = part(range(len(texts)))
+    kind_of_all(texts)
+    _check_spans(opening.reading, len(texts))
     spans = opening.reading if isinstance(opening.reading, LateSpans) else None
-    if spans is not None and len(spans.spans) == len(texts):  # other numbers are refused below
+    if spans is not None:
         spans = spans.part(slice(rows.start, rows.stop))
     with _computing(opening, side, devices) as vectors_of:
         more = {} if spans is None else {"reading": spans}
@@ -142,9 +144,20 @@ def check_parts(part_size, output, suffixes):
         )
 
 
+def _check_spans(reading, count):
+    """Refuses other numbers of lists of spans and of texts, before a part is taken of both."""
+    if isinstance(reading, LateSpans) and len(reading.spans) != count:
+        raise ValueError(
+            f"`spans` must have one list per text. Received: {len(reading.spans)} lists for "
+            f"{count} texts"
+        )
+
+
 def _in_parts(opening, texts, text, part, size, side, ids, record, devices, verbose):
     """Computes and writes vectors a part of the texts at a time."""
     stream = TextStream(texts, text)  # checks every line before the model is opened
+    stream.check()
+    _check_spans(opening.reading, len(stream))
     settings = {name: _plain(value) for name, value in opening.arguments.items()}
     settings |= {"kind": opening.kind.__name__, "side": side, "text": text}
     rows = part(range(len(stream)))

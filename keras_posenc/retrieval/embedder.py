@@ -1,7 +1,10 @@
 """What all kinds of retrieval have in common: the same verbs."""
 
 import abc
+import dataclasses
 import functools
+
+import numpy as np
 
 from keras_posenc.checkpoints.model_settings import read_similarity
 from keras_posenc.hub_download import local_path
@@ -129,7 +132,8 @@ class Embedder(abc.ABC):
             ValueError: if a text is empty, there is none, or `top_k` is less than 1.
         """
         read_similarity(self.directory, self.similarities)
-        if isinstance(documents, (list, tuple)):
+        array = isinstance(documents, np.ndarray) and documents.dtype.kind != "U"
+        if not (array or dataclasses.is_dataclass(documents)):  # vectors
             check_list(documents, "documents")
             documents = self.encode_documents(documents, verbose)
         return ranked(self.similarity(self.encode([query], "query", 0), documents)[0], top_k)

@@ -1,7 +1,6 @@
 """What `embed` writes beside a file of vectors: the model, its settings and the texts."""
 
 import base64
-import hashlib
 import json
 import os
 import pathlib
@@ -9,6 +8,7 @@ import pathlib
 import numpy as np
 
 from keras_posenc import expected as e
+from keras_posenc.checkpoints.fingerprint import fingerprint, hash_of, hash_of_all
 from keras_posenc.checkpoints.folder import newest
 from keras_posenc.companions import check_file_is_ours, companion, identify, is_identified
 from keras_posenc.extension import FORMER, former_extension
@@ -19,7 +19,6 @@ from keras_posenc.training.saved_models import is_finetuned
 from keras_posenc.untrusted import check_inside, quote, read_json
 from keras_posenc.writing import write_text
 
-WEIGHTS = (".safetensors", ".bin", ".keras", ".h5")
 KEYS = ("directory", "model", "vectors", "settings", "first", "texts")
 EXPECTED = e.keys(
     {
@@ -70,7 +69,7 @@ class EmbeddingRecord:
         check_file_is_ours(self.path, _is_record)
         self._facts = {
             "directory": str(directory),
-            "model": fingerprint(directory),
+            "model": _fingerprint(directory),
             "settings": {name: value for name, value in settings.items() if value is not None},
             "texts": None,
         }
@@ -100,10 +99,6 @@ class EmbeddingRecord:
         """What `write` was given as `run`, if the vectors are still those; else None."""
         record = _record_of(self.output) if self.output.is_file() else None
         return record and record.get("run")
-
-    def discard(self):
-        """Removes the record of the vectors that are about to be replaced."""
-        self.path.unlink(missing_ok=True)
 
     def write(self, identity, run=None):
         """Writes the record, after the vectors.
@@ -216,7 +211,9 @@ def check_model(record, vectors, directory):
     """Refuses a model whose weights are not those that made the vectors."""
     if record is None or not os.path.isdir(local_path(directory)):  # which opening it refuses
         return
-    if record["model"] != fingerprint(directory):
+    # Version 0.4 counted all files with weights below the directory.
+    known = record["model"]
+    if known != _fingerprint(directory) and known != hash_of_all(local_path(directory)):
         raise ValueError(
             f"`directory` must be the model that made {vectors}, which was "
             f"{quote(record['directory'])}; its weights differ. Embed the texts again, or "
@@ -224,16 +221,8 @@ def check_model(record, vectors, directory):
         )
 
 
-def fingerprint(directory):
+def _fingerprint(directory):
     """A hash of the weights of a model, which is the same for copies of its folder."""
-    directory = pathlib.Path(local_path(directory))
     if is_finetuned(directory):
-        paths = [newest(directory, "model.keras")]
-    else:
-        files = (path for path in directory.rglob("*") if path.is_file())
-        paths = [path for path in files if path.suffix in WEIGHTS or ".data-" in path.name]
-    digests = []
-    for path in paths:
-        with open(path, "rb") as file:
-            digests.append(hashlib.file_digest(file, "sha256").hexdigest())
-    return hashlib.sha256("".join(sorted(digests)).encode()).hexdigest()[:16]
+        return hash_of([newest(directory, "model.keras")])
+    return fingerprint(directory) or hash_of([])  # opening the directory tells why

@@ -99,7 +99,7 @@ def mine_hard_negatives(
 
     Reference: [NV-Retriever](https://arxiv.org/abs/2407.15831), on the margins.
     """
-    check_jsonl(output)
+    check_jsonl(output, [pairs, corpus])
     choice = Choice(
         num_negatives, range_min, range_max, relative_margin, absolute_margin, max_score, sampling
     )

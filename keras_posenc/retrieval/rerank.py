@@ -55,7 +55,7 @@ def rerank(
     >>> sorted(found[0])
     ['corpus_id', 'score', 'text']
     """
-    check_jsonl(output)
+    check_jsonl(output, [documents])
     arguments = {"reading": reading, "max_length": max_length}
     arguments |= {"prompt": prompt, "extension": extension}
     reranker = Opening.of(directory, arguments, kind="Reranker").open()

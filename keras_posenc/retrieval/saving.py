@@ -1,5 +1,6 @@
 """Models of retrieval, written in the format that they came in."""
 
+import json
 import pathlib
 
 import numpy as np
@@ -7,6 +8,9 @@ import numpy as np
 from keras_posenc.checkpoints.export import save_checkpoint
 from keras_posenc.checkpoints.folder import replacing_together
 from keras_posenc.checkpoints.safetensors import write_safetensors
+from keras_posenc.checkpoints.sentence_transformers import MODULES
+from keras_posenc.untrusted import read_object
+from keras_posenc.writing import write_text
 
 
 def save_as_read(model, tokenizer, max_length, files, directory, finish=None):
@@ -15,7 +19,8 @@ def save_as_read(model, tokenizer, max_length, files, directory, finish=None):
     Args:
         model: A model of `build_transformer_model`, or its `Transformer`.
         tokenizer: `Tokenizer`. It is written beside the weights.
-        max_length: int. Positions to write as plain rows, if the table is an extended one.
+        max_length: int or None. Positions to write as plain rows, if the table is an extended one,
+            and the tokens after which texts are to be cut.
         files: dict. Further files: path -> bytes, or a dict of arrays for a .safetensors file.
         directory: str or path. Created if missing.
         finish: function or None. Called with the new folder at the end.
@@ -33,6 +38,10 @@ def save_as_read(model, tokenizer, max_length, files, directory, finish=None):
     with replacing_together(directory) as folder:
         save_checkpoint(model, folder, positions=config.beyond_table(max_length))
         tokenizer.save(folder)
+        if MODULES not in files and max_length is not None:
+            path = folder / "tokenizer_config.json"
+            settings = read_object(path, folder) | {"model_max_length": max_length}
+            write_text(path, json.dumps(settings, indent=2, ensure_ascii=False))
         for name, data in files.items():
             path = folder / name
             path.parent.mkdir(exist_ok=True)

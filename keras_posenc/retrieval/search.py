@@ -3,25 +3,17 @@
 import numpy as np
 
 from keras_posenc import checks
-from keras_posenc.checkpoints.model_settings import read_prompts, read_similarity
-from keras_posenc.retrieval.dense.embedder import DenseEmbedder
+from keras_posenc.checkpoints.model_settings import read_similarity
 from keras_posenc.retrieval.embedders import Opening
-from keras_posenc.retrieval.embedding_record import check_model, recorded_texts
+from keras_posenc.retrieval.embedding_record import recorded_texts
 from keras_posenc.retrieval.former import former_arguments
 from keras_posenc.retrieval.found_texts import found_texts
-from keras_posenc.retrieval.late_interaction.embedder import LateInteraction
-from keras_posenc.retrieval.late_interaction.vectors import MultiVectors
-from keras_posenc.retrieval.sparse.embedder import SparseEmbedder
-from keras_posenc.retrieval.sparse.vectors import SparseVectors
 from keras_posenc.retrieval.vectors import Vectors
 from keras_posenc.text.documents import kind_of_all
 from keras_posenc.text.ids import id_text
 from keras_posenc.text.json_lines import check_jsonl, write_jsonl
-from keras_posenc.training.saved_models import is_finetuned, prompts_of
 from keras_posenc.untrusted import quote, shorten
 
-# What makes each kind of vectors; dense ones are arrays.
-EMBEDDERS = {MultiVectors: LateInteraction, SparseVectors: SparseEmbedder}
 EXCERPT = 100  # characters of a text in a table
 
 
@@ -88,20 +80,9 @@ def search(
     if kind_of_all(queries) != "str":
         raise TypeError(f"`queries` must be a list of str. Received: {quote(queries[0])}")
     checks.whole("top_k", top_k)
-    check_jsonl(output)
+    check_jsonl(output, [vectors, texts])
     stored = Vectors.of(vectors)
-    opening = Opening.of(directory, {"prompt": prompt})
-    check_model(stored.record, stored.path, opening.directory)
-    kind = EMBEDDERS.get(type(stored.values), DenseEmbedder)
-    if opening.embedder is None:
-        chosen = _prompt(opening, stored.record)
-        arguments = {**stored.settings, **opening.arguments, "reading": None, "prompt": chosen}
-        opening = Opening.of(opening.directory, arguments, kind=kind.__name__)
-    elif not issubclass(opening.kind, kind):
-        raise ValueError(
-            f"`vectors` were made by {kind.title}, and {opening.directory} is open as "
-            f"{opening.kind.title}: give the model that made them."
-        )
+    opening = stored.opening(Opening.of(directory, {"prompt": prompt}))
     normalize = read_similarity(opening.directory, opening.kind.similarities)
     asked = opening.open().encode_queries(queries, verbose)
     nearest_of = stored.search(asked, top_k, bool(normalize))
@@ -165,27 +146,6 @@ def _cells(row):
 def _line(cells, widths):
     padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
     return "  ".join(padded).rstrip()
-
-
-def _prompt(opening, record):
-    """The prompt of queries that was given, or None for the directory's.
-
-    Raises:
-        ValueError: if the texts had a prompt of their file, and the directory names none of
-            queries.
-    """
-    prompt = opening.arguments.get("prompt")
-    made_with = record["settings"].get("prompt") if record else None
-    if prompt is not None or made_with is None:
-        return prompt
-    directory = opening.directory
-    named = prompts_of(directory) if is_finetuned(directory) else read_prompts(directory)[0]
-    if "query" not in named:
-        raise ValueError(
-            f"`prompt` must be given, because the vectors were made with prompt={quote(made_with)} "
-            'and the directory names no prompt of queries; "" is none. Received: None'
-        )
-    return None
 
 
 def _add_texts(found, texts, column, by_row):

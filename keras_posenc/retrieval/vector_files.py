@@ -15,12 +15,13 @@ from keras_posenc.writing import check_place, make_folder, replacing
 TABLES = (".jsonl", ".parquet")
 
 
-def check_output(output, suffix):
+def check_output(output, suffix, inputs=()):
     """Refuses a file in a format that is not written.
 
     Args:
         output: str or path.
         suffix: ".npy" or ".npz", NumPy's format for these vectors.
+        inputs: as in `check_place`.
 
     Raises:
         ImportError: if the format needs a package that is not installed.
@@ -38,7 +39,7 @@ def check_output(output, suffix):
             f"output={quote(str(output))} needs pyarrow: pip install pyarrow, or give a .jsonl "
             "file."
         )
-    check_place(output)
+    check_place(output, inputs)
 
 
 def ids_of(texts, output):
@@ -97,14 +98,24 @@ def write_vectors(output, found, ids, record=None):
         elif partial.suffix == ".parquet":
             _write_parquet(partial, list(_rows(found, ids)))
         elif dataclasses.is_dataclass(found):
-            np.savez(partial, **dataclasses.asdict(found))
+            _write_arrays(partial, dataclasses.asdict(found))
         else:
             np.save(partial, found)
         if record is not None:
             identity = identify(partial)
-            record.discard()
+    # Until then the old record is of other vectors, as its digest shows.
     if record is not None:
         record.write(identity)
+
+
+def _write_arrays(path, arrays):
+    unknown = [name for name, array in arrays.items() if array is None]
+    if unknown:
+        raise ValueError(
+            f"{path.suffix} files have the {unknown[0]} of vectors, which a table has not: give a "
+            ".jsonl or .parquet file."
+        )
+    np.savez(path, **arrays)
 
 
 def json_lines(found, ids):

@@ -1,5 +1,6 @@
 """From texts of any kind to the rows of batches: encoding, truncation, windows."""
 
+import collections.abc
 import re
 import typing
 
@@ -191,17 +192,29 @@ def _encode_ids(texts, tokenizer, max_length, stride, offsets):
 
 
 def check_list(texts, name="texts"):
-    """Refuses what is no list, such as one str, None or a generator."""
-    if isinstance(texts, str) or not hasattr(texts, "__len__"):
+    """Refuses what is no list, such as one str, None, a generator, a dict or a data frame."""
+    if not is_list(texts):
         raise TypeError(f"`{name}` must be a list. Received: {quote(texts)}")
 
 
-def kind_of_all(texts):
-    """What texts are, "str" or another kind, or an error if one is empty or of another kind."""
+def is_list(texts):
+    """Whether texts have numbers, as those of a list, an array or a column have."""
+    by_name = hasattr(texts, "keys") and getattr(texts, "ndim", 2) != 1  # a Series has one axis
+    no_list = isinstance(texts, (str, bytes, collections.abc.Set)) or by_name
+    return hasattr(texts, "__len__") and not no_list
+
+
+def kind_of_all(texts, first=0):
+    """What texts are, "str" or another kind, or an error if one is empty or of another kind.
+
+    Args:
+        texts: list.
+        first: int. The number of the first of them, for errors.
+    """
     check_list(texts)
     if len(texts) == 0:
         raise ValueError("No texts to batch: the list is empty.")
-    kinds = {_kind(number, text) for number, text in enumerate(texts)}
+    kinds = {_kind(number, text) for number, text in enumerate(texts, first)}
     if len(kinds) > 1:
         raise TypeError(f"Texts of several kinds, {' and '.join(sorted(kinds))}: give one kind.")
     return kinds.pop()

@@ -6,13 +6,14 @@ from keras_posenc.untrusted import json_line
 from keras_posenc.writing import check_place, make_folder, write_text
 
 
-def check_jsonl(output):
-    """Raises an error unless a file has this format and can be written; None is no file."""
+def check_jsonl(output, inputs=()):
+    """Raises an error unless a file has this format, can be written and is none of the inputs; None
+    is no file."""
     if output is None:
         return
     if pathlib.Path(output).suffix != ".jsonl":
         raise ValueError(f"`output` must be a .jsonl file. Received: {str(output)!r}")
-    check_place(output)
+    check_place(output, inputs)
 
 
 def write_jsonl(output, rows):

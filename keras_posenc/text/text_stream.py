@@ -3,6 +3,7 @@
 import itertools
 import os
 
+from keras_posenc.text.documents import is_list, kind_of_all
 from keras_posenc.text.file_parts import STREAMED, file_parts
 from keras_posenc.text.files import existing, read_texts
 
@@ -41,7 +42,7 @@ class TextStream:
                 self._path, self._column = path, text
             else:
                 source = read_texts(path, text=text, label=False).texts
-        elif not hasattr(source, "__len__"):
+        elif not is_list(source):
             raise TypeError(
                 "texts must be a path, or a list or another sequence that can be sliced: their "
                 f"number must be known. Received: {type(source).__name__}"
@@ -51,6 +52,17 @@ class TextStream:
 
     def __len__(self):
         return self._count
+
+    def check(self):
+        """Checks the texts of a list, as those of a file were when they were counted.
+
+        Raises:
+            TypeError: if texts are of several kinds.
+            ValueError: if a text is empty, or there is none.
+        """
+        if self._path is None:
+            for first in range(0, max(1, self._count), ROWS):
+                kind_of_all(list(self._texts[first : first + ROWS]), first)
 
     def parts(self, size, start=0, stop=None):
         """Yields lists of texts, in their order.

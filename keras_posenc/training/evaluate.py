@@ -136,7 +136,7 @@ def predict(
     'b'
     """
     part = read_shard(shard)
-    _check_parts(output, part_size)
+    _check_parts(output, part_size, texts)
     kind = task_of(directory)
     if isinstance(texts, (str, os.PathLike)) and not (part_size and kind.reads_plain_texts):
         texts = kind.read_unlabelled(texts, text).texts
@@ -176,7 +176,7 @@ def _predictor(**model):
     return predictions_of
 
 
-def _check_parts(output, part_size):
+def _check_parts(output, part_size, texts):
     if part_size is not None:
         checks.whole("part_size", part_size)
     if (output is None) != (part_size is None):
@@ -184,4 +184,4 @@ def _check_parts(output, part_size):
             "`output` and `part_size` go together: predictions are written a part at a time. "
             f"Received: output={output!r}, part_size={part_size!r}"
         )
-    check_jsonl(output)
+    check_jsonl(output, [texts])

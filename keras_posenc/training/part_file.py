@@ -85,7 +85,7 @@ def write_parts(
         remedy = f"Give those arguments, another output, or remove {folder} to start again."
         check_same_run(folder, run, remedy)
         write_text(folder / RECIPE, json.dumps(run, indent=1, ensure_ascii=False))
-        identity, digest = _finish(output, folder, texts_and_ids, compute, print_line, record)
+        identity, digest = _finish(output, folder, texts_and_ids, compute, print_line)
         if record is not None:
             record.write(identity, {"settings": _digest(json.dumps(run)), "texts": digest})
         remove_files(folder, NAMES[:-1])
@@ -130,7 +130,7 @@ def _is_complete(record, run, parts):
     return made["texts"] == [digest for _, digest in parts][-1]
 
 
-def _finish(output, folder, parts, compute, print_line, record):
+def _finish(output, folder, parts, compute, print_line):
     """Writes the parts that are not there yet, and moves the file to its place.
 
     Returns:
@@ -146,8 +146,6 @@ def _finish(output, folder, parts, compute, print_line, record):
     if not moved:
         state |= {"file": identify(folder / DATA)}
         write_text(folder / PROGRESS, json.dumps(state))
-        if record is not None:
-            record.discard()
         os.replace(folder / DATA, output)
     return state["file"], state["digest"]
 

@@ -3,6 +3,7 @@
 import dataclasses
 
 from keras_posenc import checks
+from keras_posenc.checkpoints.fingerprint import fingerprint_of_source
 from keras_posenc.extension import TABLES, Extension
 from keras_posenc.models.arguments import trained_extension
 from keras_posenc.models.config import RATES, plain
@@ -93,6 +94,8 @@ class Recipe:
             usual = Optimizer().filled(**self.usual(vars(self))).record()
             optimizer = {**usual, "optimizer": optimizer}
         settings |= {"extension": extension, **vars(self.source), **optimizer}
+        # Another model may be written to the path between two calls.
+        settings["weights"] = fingerprint_of_source(self.source.checkpoint)
         return {**settings, **environment(), **texts}
 
     def options(self, config, trained=None):

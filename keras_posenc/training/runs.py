@@ -159,7 +159,7 @@ def check_same_run(output, record, remedy=REMEDY):
         return
     check_inside(path, output)
     before, record = read_json(path), json.loads(json.dumps(record))
-    added = ADDED | {"dtype_policy": record.get("dtype_policy")}
+    added = ADDED | {name: record.get(name) for name in ("dtype_policy", "weights")}
     before = {key: value for key, value in added.items() if key in record} | before
     if "extension" in record and "extension" not in before:
         before = with_extension(before)

@@ -5,6 +5,7 @@ import itertools
 import re
 
 from keras_posenc import checks
+from keras_posenc.untrusted import quote
 
 # The end of a sentence with the quotes that close it, a blank line, or a full stop of Chinese or
 # Japanese, which no space follows. A run of full stops is tried only from its first, so that the
@@ -46,7 +47,10 @@ def chunk_spans(text, tokenizer, tokens=256, overlap=0):
     checks.whole("overlap", overlap, least=0, most=tokens // 2)
     ((_, offsets),) = tokenizer.contents([text], offsets=True)
     if not (offsets and text.strip()):
-        raise ValueError("The text has no token to make a chunk of. Received an empty text.")
+        raise ValueError(
+            "The text has no token to make a chunk of: leave it out, or read it whole. Received: "
+            f"{quote(text)}"
+        )
     # Numbers of tokens after which no character goes on, and those of them before a boundary.
     reached = [0, *itertools.accumulate((end for _, end in offsets), max)]
     starts = [start for start, _ in offsets] + [len(text)]

@@ -140,6 +140,10 @@ class DenseEmbedder(Embedder, TextModel):
         self._check_prompt(default)
         self._of_prompt = {}
 
+    def predict(self, texts, verbose="auto"):
+        """Computes the vectors of texts that are neither queries nor documents; see `encode`."""
+        return self.encode(texts, None, verbose)
+
     def encode(self, texts, side, verbose="auto", reading=None):
         """Computes the vectors of texts of a side.
 
@@ -169,8 +173,7 @@ class DenseEmbedder(Embedder, TextModel):
         if isinstance(reading, Chunks):
             return _means_of_chunks(model, texts, reading, verbose)
         if isinstance(reading, LateChunks):
-            sizes = {"tokens": reading.size, "overlap": reading.overlap}
-            spans = [chunk_spans(text, self.tokenizer, **sizes) for text in texts]
+            spans = _spans_of(texts, self.tokenizer, reading)
         else:
             spans = reading.spans
         return embed_spans(model, texts, spans, verbose)
@@ -208,7 +211,9 @@ class DenseEmbedder(Embedder, TextModel):
         if self._trained is not None:
             self._trained.save(directory)
             return sorted(str(path) for path in pathlib.Path(directory).iterdir())
-        files = sentence_transformers_files(self.directory, self.max_length)
+        # The size of chunks is not a length after which other readers are to cut.
+        length = None if isinstance(self.reading, Chunks) else self.max_length
+        files = sentence_transformers_files(self.directory, length)
         modules = read_modules(self.directory)
         files |= module_arrays(self.directory, modules, self.model, files)
         settings = read_model_config(self.directory)
@@ -219,9 +224,7 @@ class DenseEmbedder(Embedder, TextModel):
             settings["truncate_dim"] = self.dimension
         if settings:
             files[MODEL_CONFIG] = json.dumps(settings, indent=2, ensure_ascii=False).encode()
-        return save_as_read(
-            self.model.transformer, self.tokenizer, self.max_length, files, directory
-        )
+        return save_as_read(self.model.transformer, self.tokenizer, length, files, directory)
 
     def _with_prompt(self, prompt):
         """A `TextModel` with a prompt, which is kept with its compiled programs."""
@@ -238,6 +241,17 @@ class DenseEmbedder(Embedder, TextModel):
                 f"{self.directory} leaves its prompt out of the pooling, which is not supported: "
                 f'give prompt="". Received: {prompt!r}'
             )
+
+
+def _spans_of(texts, tokenizer, reading):
+    """The spans of the chunks of each text, as `LateChunks` cuts it."""
+    spans = []
+    for number, text in enumerate(texts):
+        try:
+            spans.append(chunk_spans(text, tokenizer, reading.size, reading.overlap))
+        except ValueError as error:
+            raise ValueError(f"Text {number}: {error}") from None
+    return spans
 
 
 def _means_of_chunks(model, texts, reading, verbose):

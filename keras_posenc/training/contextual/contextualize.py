@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import os
 import pathlib
 import tempfile
 import typing
@@ -19,6 +20,7 @@ from keras_posenc.checkpoints.sentence_transformers import (
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.processes.together import check_processes, check_shared
 from keras_posenc.text import Texts
+from keras_posenc.text.documents import check_list
 from keras_posenc.text.files import read_long_texts
 from keras_posenc.training.contextual.copies import Corpus
 from keras_posenc.training.contextual.prompted import Prompted
@@ -29,9 +31,10 @@ from keras_posenc.training.optimizer_settings import FORMER_OPTIMIZER
 from keras_posenc.training.runs import run_once, whence
 from keras_posenc.training.settings import former_settings
 from keras_posenc.training.source import Source
+from keras_posenc.untrusted import quote
 
 KEYS = ("found", "chance", "sentences", "losses")
-TEST_SHARE = 0.1
+TEST_SHARE, FEWEST = 0.1, 3  # of the texts, and of few: between name and passage others stand
 NAMES = 0.8  # of the copies, where the pronouns of the language are known
 
 
@@ -100,7 +103,8 @@ def contextualize(
             `read_texts`, a `Texts`, or a list of str.
         output: str or None. Directory for the new checkpoint with tokenizer, pooling and prompts,
             recipe.json and metrics.json; None saves nothing.
-        test: documents to measure on, as `texts`; by default a tenth of `texts` is held out.
+        test: documents to measure on, as `texts`; by default a tenth of `texts` is held out, or 3
+            of 9 to 39.
         max_length: int. Number of positions to serve. Positions beyond `train_length` are trained
             by skipped position ids.
         train_length: int. Maximum tokens of a copy.
@@ -203,7 +207,7 @@ def _read(texts, test, text, seed):
     train, held_out = (_list(each, text) for each in (texts, test))
     if test is None:
         order = np.random.default_rng((seed, 0)).permutation(len(train))
-        count = max(1, int(TEST_SHARE * len(train)))
+        count = max(1, min(FEWEST, len(train) // 3), int(TEST_SHARE * len(train)))
         if len(train) > 1:
             held_out = [train[i] for i in order[:count]]
             train = [train[i] for i in order[count:]]
@@ -215,9 +219,14 @@ def _read(texts, test, text, seed):
 def _list(texts, column):
     if texts is None:
         return []
-    if not isinstance(texts, (list, tuple, Texts)):
+    if isinstance(texts, (str, os.PathLike)):
         texts = read_long_texts(texts, column)
-    return list(texts.texts if isinstance(texts, Texts) else texts)
+    texts = texts.texts if isinstance(texts, Texts) else texts
+    check_list(texts)
+    for each in texts:
+        if not isinstance(each, str):
+            raise TypeError(f"`texts` must be a list of str. Received: {quote(each)}")
+    return list(texts)
 
 
 def _digest(*texts):

@@ -1,5 +1,6 @@
 """Counterfactual copies of a text: they differ in two names, far before the passages."""
 
+import collections
 import dataclasses
 
 import numpy as np
@@ -102,6 +103,7 @@ class Corpus:
             for word in words
             if (subject := self._subject(number, word, word_pattern(word), None))
         ]
+        self.words = _exchangeable(self.words)
         self.names, self.pool = [], {}
         if language is not None:
             self.pool = {pronoun: set(pronoun.names.split()) for pronoun in language.pronouns}
@@ -126,8 +128,7 @@ class Corpus:
     @property
     def subjects(self):
         """The names that others can replace, or the words if there are none."""
-        others = {each.word for each in self.words}
-        return self.names or [each for each in self.words if len(others) > 1]
+        return self.names or self.words
 
     def summary(self):
         """How many of the texts gave names and words, as a line."""
@@ -309,6 +310,18 @@ def _pieces(counts):
     number = max(1, round(ends[-1] / PIECE)) if counts else 1
     places = [int(np.searchsorted(ends, ends[-1] * i / number)) for i in range(1, number)]
     return [slice(a, b) for a, b in zip([0, *places], [*places, len(counts)], strict=True) if a < b]
+
+
+def _exchangeable(words):
+    """The subjects for whose word another text has another, which takes its place in copies."""
+    texts_of = collections.defaultdict(set)
+    for each in words:
+        texts_of[each.word].add(each.text)
+    here = collections.Counter(min(texts) for texts in texts_of.values() if len(texts) == 1)
+    return [
+        each for each in words
+        if len(texts_of) - here[each.text] > (len(texts_of[each.word]) > 1)
+    ]  # fmt: skip
 
 
 def _choose(subjects, rng):

@@ -5,6 +5,7 @@ import functools
 import numpy as np
 
 from keras_posenc.backend.seeding import set_random_seed
+from keras_posenc.text.truncation import LOGGER
 from keras_posenc.training.contextual.batches import CopyBatches
 from keras_posenc.training.contextual.copies import COPIES
 from keras_posenc.training.contextual.measure import Measure, cases
@@ -158,7 +159,15 @@ class ContextualTraining:
             }
             tokens = int(np.mean([every[i].tokens for i in group]))
             rows.append({"tokens": tokens, **means})
-        return rows
+        far = [row for row, most in zip(rows, self.distances, strict=True)
+               if row["tokens"] >= most / 2]  # fmt: skip
+        if len(far) < len(rows):
+            LOGGER.warning(
+                f"Passages are measured up to {rows[-1]['tokens']:,} tokens behind their name, not "
+                f"{self.distances[-1]:,}: the texts that are held out have too little to stand "
+                "between. Give more or longer ones as `test`."
+            )
+        return far or rows[:1]
 
     def _examples(self, chosen):
         examples = []
