@@ -106,6 +106,12 @@ def test_a_run_keeps_what_its_former_arguments_left_out():
         finetune("nowhere", "nowhere.tsv", "out", stretch="tile", alpha=0.3)
 
 
+def test_a_stretching_that_tiles_keeps_the_row_that_it_kept():
+    expected = "extension='tile:kept_rows=1'"
+    with pytest.warns(DeprecationWarning, match=expected), pytest.raises(FileNotFoundError):
+        stretch("nowhere", ["text"], stretch="tile", verbose=False)
+
+
 def test_a_run_extends_tables_only():
     with pytest.raises(ValueError, match="`extension` must be one of .*Received: 'yarn:4'"):
         finetune("nowhere", "nowhere.tsv", "out", extension="yarn:4")

@@ -114,6 +114,13 @@ def test_what_looks_like_the_rest_of_a_killed_run_may_be_a_link(precious, output
     assert sorted(path.name for path in output.iterdir()) == [".lock", *names, "a"]
 
 
+def test_a_folder_with_more_behind_such_a_name_stays(output):
+    (output / ".partial-aaaaaaaa").mkdir()
+    (output / ".partial-aaaaaaaa-mine").mkdir()
+    clear_partials(output)
+    assert [path.name for path in output.iterdir()] == [".partial-aaaaaaaa-mine"]
+
+
 @pytest.mark.parametrize("name", [".partial-mine", ".partial-aaaaaaaa", ".results", ".lock"])
 def test_files_of_the_user_under_names_of_a_run_stay(output, name):
     if name in (".lock", ".partial-aaaaaaaa"):

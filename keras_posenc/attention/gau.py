@@ -50,7 +50,7 @@ class GatedAttentionUnit(PositionalAttention):
         inputs: (B, T, E).
         mask: (B, T) bool, False on padding. Set by Keras.
         positions: (T,) or (B, T) ids. Default: consecutive, continuing the cache.
-        key_positions: ids of all keys in the cache, if there is one.
+        key_positions: ids of all keys in the cache, if there is one. Default: consecutive.
         attention_mask, use_causal_mask, bias, cache, tables, packed, return_attention_scores,
             return_attention_logits: as in `PositionalAttention`.
 

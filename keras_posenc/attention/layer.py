@@ -72,12 +72,13 @@ class PositionalAttention(keras.layers.Layer):
         key: (B, Tk, E); default `value`.
         attention_mask: (Tq, Tk), (B, Tq, Tk) or (B, H, Tq, Tk), True where it may attend.
         return_attention_scores: bool. Return the weights (B, H, Tq, Tk) too.
-        use_causal_mask: bool. No query attends to a later key.
+        use_causal_mask: bool. No query attends to a later key: one with a higher index where there
+            are as many queries as keys, or no ids, or a cache; else one with a higher id.
         query_positions: (Tq,) or (B, Tq) ids of the queries. Default: consecutive, after the cache.
         key_positions: (Tk,) or (B, Tk) ids of the keys (of the whole cache, when there is one; a
             key that is cached keeps the id that it had when it was written).
             Ids on A axes have shape (B, T, A).
-            Default: the query's for self-attention, else consecutive.
+            Default: the query's for self-attention without a cache, else consecutive.
         query_order, key_order: (B, T) integers: a query attends to keys of no later order. A causal
             map whose order is not the index; UniLM passes running sums of segment ids.
         packed: bool. A row of the batch holds several documents, one behind the other: in each the

@@ -280,7 +280,7 @@ class Grid:
         return ops.cast(count, "float32")[:, None]
 
     def _column_of_rows(self):
-        """The column of the key with each row's index, (Tq,); the first may be in a block's midst."""
+        """The column of the key with each row's index, (Tq,): columns of a block begin later."""
         return self.query_order[0] - self.key_order[0, 0]
 
     def check_one_axis(self):

@@ -213,7 +213,7 @@ class Transformer:
             return config_layers.feed_forward(config, initializer, name)
 
         if options.encodings and kind != CONVOLUTION and path in self.layers:
-            check_shared(self.layers[path], mix(path), i)
+            _check_shared(self.layers[path], mix(path), i)
         sublayers = {kind: mix} if gau else {kind: mix, "FeedForward": feed_forward}
         parts = block_parts(sublayers, self._norm, config.norm, config.dropout_rate)
         if i == 0 and config.norm == "pre" and config.embedding_norm:
@@ -397,3 +397,23 @@ def _copied(layer, name):
 def _activation(choice, default):
     """The activation of a head that was asked for by True, by a name or by a function."""
     return choice if isinstance(choice, str) or callable(choice) else default
+
+
+def _check_shared(layer, wanted, i):
+    """Refuses other encodings of a block than its layer has, which is that of an earlier block or
+    was given."""
+    has, asked = map(_encodings_of, (layer, wanted))
+    if has != asked:
+        raise ValueError(
+            f"`encodings` of block {i} must be those of its layer {layer.name}, which is shared: "
+            f"{[each['class_name'] for each in has]}. Received: "
+            f"{[each['class_name'] for each in asked]}"
+        )
+
+
+def _encodings_of(layer):
+    found = []
+    for each in layer.get_config()["encodings"]:
+        config = {k: v for k, v in each["config"].items() if k not in ("name", "dtype")}
+        found.append({"class_name": each["class_name"], "config": config})
+    return found

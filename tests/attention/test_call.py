@@ -104,3 +104,28 @@ def test_what_encodings_do_is_asked_once(monkeypatch):
     monkeypatch.setattr(Encoding, "overrides", lambda *_: pytest.fail("asked in a call"))
     layer(X, X, use_causal_mask=True, training=True)
     layer(X, X, use_causal_mask=True, return_attention_scores=True)
+
+
+def test_the_order_of_other_keys_is_the_same_where_lengths_are_unknown():
+    layer = PositionalAttention(2, 4, encodings=["rotary"])
+    queries, keys = keras.Input((None, 8)), keras.Input((None, 8))
+    ids = [keras.Input((None,), dtype="int32") for _ in range(2)]
+    names = {"query_positions": ids[0], "key_positions": ids[1], "use_causal_mask": True}
+    model = keras.Model([queries, keys, *ids], layer(queries, keys, **names))
+    rng = np.random.default_rng(0)
+    for few, many in ((3, 8), (4, 9), (5, 5)):
+        x, y = (rng.normal(size=(2, n, 8)).astype("float32") for n in (few, many))
+        places = np.arange(many - few, many)[None].repeat(2, 0), np.arange(many)[None].repeat(2, 0)
+        given = dict(zip(names, places, strict=False), use_causal_mask=True)
+        expected = ops.convert_to_numpy(layer(x, y, **given))
+        found = model.predict([x, y, *(each.astype("int32") for each in places)], verbose=0)
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("name", ["query_positions", "key_positions"])
+def test_ids_of_other_texts_are_refused(name):
+    ids = np.arange(10)[None].repeat(3, 0)
+    expected = f"`{name}` must have ids of one text or of as many as there are, 2. Received: ids "
+    with pytest.raises(ValueError, match=f"{expected}of 3"):
+        PositionalAttention(2, 4)(X, X, **{name: ids})

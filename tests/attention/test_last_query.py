@@ -8,7 +8,7 @@ from keras import ops
 from keras_posenc import Generator, PositionalAttention, build_transformer_model
 from keras_posenc.attention.key_values import Overwritten
 from keras_posenc.attention.last_query import attend_last
-from keras_posenc.backend.shared_pass import sharing
+from keras_posenc.backend.shared_pass import shared, sharing
 from keras_posenc.encodings import rotary
 from keras_posenc.models import direct
 
@@ -151,6 +151,30 @@ def test_layers_of_one_pass_share_what_depends_on_positions_alone(monkeypatch):
         for layer, mask, one in zip(layers, masks, found, strict=True):
             alone = step(layer, new, after(layer, before, mask), **named)[0]
             np.testing.assert_array_equal(*map(ops.convert_to_numpy, (one, alone)))
+
+
+def test_layers_of_one_pass_keep_their_attention_factors():
+    """Waves of the same angles are shared only by layers that multiply them alike."""
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4}
+    scalings = [{**yarn, "attention_factor": factor} for factor in (1.0, 2.0)]
+    layers = [make(encodings=[{"name": "rotary", "scaling": each}]) for each in scalings]
+    x = text(TOKENS + 1)
+    before, new = x[:, :TOKENS], x[:, TOKENS:]
+    caches = [after(layer, before) for layer in layers]
+    with sharing():
+        found = [step(*each)[0] for each in zip(layers, [new] * 2, caches, strict=True)]
+    for layer, one in zip(layers, found, strict=True):
+        alone = step(layer, new, after(layer, before))[0]
+        np.testing.assert_array_equal(*map(ops.convert_to_numpy, (one, alone)))
+
+
+def test_a_tensor_of_a_pass_is_not_taken_for_one_that_is_gone():
+    """A new tensor may get the place in memory of one that nothing else needs, and so its id."""
+    with sharing():
+        for number in range(50):
+            x = np.full(3, number)
+            assert shared("sum", (x,), x.sum) == 3 * number
+            del x
 
 
 def test_a_full_cache_is_refused():

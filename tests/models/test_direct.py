@@ -91,6 +91,18 @@ def test_layers_of_others_are_called_by_keras(monkeypatch):
     check(model, monkeypatch, tolerance=4e-6)  # three times what rounding makes
 
 
+def test_the_penalty_of_a_layer_is_in_the_loss():
+    """That of what it computes, which Keras adds around the call."""
+    encoder = build()
+    x = keras.layers.Dense(4, activity_regularizer=keras.regularizers.L2(0.5))(encoder.output)
+    model = type(encoder)(encoder.inputs, x)
+    one = [x[:1] for x in inputs_of(model)]  # some versions of Keras divide by the texts
+    found = ops.convert_to_numpy(model(one, training=False))
+    (penalty,) = model.losses
+    expected = 0.5 * np.square(found).sum()
+    np.testing.assert_allclose(ops.convert_to_numpy(penalty), expected, rtol=1e-5)
+
+
 @pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize`:UserWarning")
 @pytest.mark.filterwarnings("ignore:On a CPU, a model quantized to int8")
 @pytest.mark.parametrize("change", ["weights", "lora", "int8", "frozen"])

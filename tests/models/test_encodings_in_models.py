@@ -5,6 +5,7 @@ import json
 import keras
 import numpy as np
 import pytest
+from conftest import TINY_CONFIG
 from keras import ops
 
 from keras_posenc import (
@@ -177,3 +178,15 @@ def test_a_checkpoint_names_the_encodings_of_each_layer(tiny_config, tmp_path, f
 def test_a_config_names_known_encodings_alone(tiny_config, wrong):
     with pytest.raises(ValueError, match="`encodings` must be a list of names and dicts of num"):
         build_transformer_model({**tiny_config, "encodings": wrong})
+
+
+@pytest.mark.once
+def test_shared_layers_have_the_encodings_of_all_their_blocks():
+    albert = {**TINY_CONFIG, "model_type": "albert", "embedding_size": 8, "num_hidden_groups": 1}
+    build_transformer_model(albert, encodings=[["rotary"], ["rotary"]])
+    expected = "`encodings` of block 1 must be those of its layer .*Received: ..T5Bias"
+    with pytest.raises(ValueError, match=expected):
+        build_transformer_model(albert, encodings=[["rotary"], ["t5"]])
+    first = build_transformer_model(TINY_CONFIG, return_keras_model=False)
+    with pytest.raises(ValueError, match="of block 0 must be those of its layer .*: ... Received"):
+        build_transformer_model(TINY_CONFIG, layers=first.layers, encodings=["rotary"])

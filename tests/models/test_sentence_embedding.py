@@ -339,6 +339,18 @@ def test_modules_that_are_refused(copied, row, values, message):
 
 
 @pytest.mark.once
+def test_a_dense_module_that_names_no_activation_has_a_tanh(copied):
+    """As in sentence-transformers, whose first versions did not write it."""
+    folder, _ = copied
+    expected = open_embedder(folder).predict(TEXTS, verbose=0)
+    path = folder / "3_Dense" / "config.json"
+    config = json.loads(path.read_text())
+    assert config.pop("activation_function").endswith(".Tanh")
+    path.write_text(json.dumps(config))
+    np.testing.assert_array_equal(open_embedder(folder).predict(TEXTS, verbose=0), expected)
+
+
+@pytest.mark.once
 def test_links_out_of_the_directory_are_refused(copied, tmp_path):
     folder, _ = copied
     shutil.move(folder / "1_Pooling", tmp_path / "elsewhere")

@@ -193,3 +193,10 @@ def test_errors_name_the_remedy():
         position_embedding(N, D, stretch="hierarchical", max_position=300)
     with pytest.raises(ValueError, match="Position 20 does not exist.*larger `max_position`"):
         FreshPositionEmbedding(N, D, max_position=20)(np.zeros((1, 21, D), "float32"))
+
+
+def test_fresh_rows_are_no_copies_of_the_table():
+    layer = position_embedding(N, D, stretch="fresh", max_position=2 * N)
+    layer.build((None, None, D))
+    rows = rows_of(layer, np.arange(2 * N))
+    assert np.abs(rows[:N] - rows[N:]).max() > 1e-3

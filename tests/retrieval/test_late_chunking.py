@@ -73,6 +73,9 @@ def test_tokens_of_spaces_are_in_a_span(family, tmp_path):
     texts = ["\r\nOne two\r\n\r\nand  three\r\n", " \u3000 wide", "  x", "👩‍👩‍👧 y \n"]
     whole = embed_spans(model, texts, [[(0, len(text))] for text in texts], verbose=0)
     np.testing.assert_allclose(whole.vectors, model.predict(texts, verbose=0), atol=1e-5)
+    # Such a token belongs to the span that ends before it, too.
+    close, wide = embed_spans(model, ["One\ntwo"], [[(0, 3), (0, 4)]], verbose=0).vectors
+    np.testing.assert_allclose(close, wide, atol=1e-6)
     for size in (1, 2, 3):
         found = embed(tmp_path, texts, reading=f"late:{size}", max_length=64, verbose=0)
         assert all(chunk.strip() for chunk in found.of(texts))

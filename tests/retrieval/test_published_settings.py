@@ -187,6 +187,15 @@ def changed(saved, kind, name, key, target):
     return target
 
 
+def test_queries_leave_out_no_tokens_where_no_task_is_named(saved, tmp_path):
+    shutil.copytree(saved / "multi", tmp_path, dirs_exist_ok=True)
+    path = tmp_path / "2_MultiVectorMask" / "config.json"
+    settings = json.loads(path.read_text())
+    assert settings.pop("skiplist_tasks") == ["document"]
+    path.write_text(json.dumps(settings))
+    np.testing.assert_array_equal(opened("multi", tmp_path), opened("multi", saved / "multi"))
+
+
 EACH = [
     pytest.param(kind, name, key, what, id=f"{kind}-{name}-{key}")
     for kind, files in KEYS.items()

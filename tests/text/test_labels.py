@@ -197,6 +197,12 @@ def test_sample_weights_multiply():
     assert [w.tolist() for _, w in by_row(batches)] == [[2, 2], [3, 0]]
 
 
+def test_every_window_has_the_weight_of_its_text(tokenizer):
+    texts, options = ["one two three four five six", "seven"], {"max_length": 5, "stride": 0}
+    batches = TextBatches(texts, [0, 1], tokenizer, sample_weights=[2, 3], shuffle=False, **options)
+    assert [float(w) for _, w in by_row(batches)] == [2, 2, 3]
+
+
 def test_texts_apart(tokenizer):
     texts = [("one", "another one", "three"), ("a rather longer text than that", "b", "c")]
     batches = TextBatches(texts, [7, 3], tokenizer, apart=True, pad_to=4, shuffle=False)

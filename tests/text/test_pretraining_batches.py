@@ -102,6 +102,15 @@ def test_several_words_at_once():
     assert 1.5 < np.mean(runs) < 2.1
 
 
+def test_several_words_at_once_end_with_their_text():
+    """In a packed row, [SEP] and [CLS] stand between the words of two texts."""
+    eligible = np.tile([False, True, True, False], 20)
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        chosen = choose_words(np.ones(80, bool), eligible, 30, rng, max_ngram=3)
+        assert chosen.any() and not chosen[~eligible].any()
+
+
 def test_a_word_that_is_too_long_is_hidden_in_part():
     eligible = np.array([False, *[True] * 6, False])
     begins = np.array([True, True, *[False] * 5, True])

@@ -8,12 +8,13 @@ import keras
 import numpy as np
 import pytest
 from conftest import TINY_CONFIG
+from contextual_texts import ENGLISH, OPENING, PEOPLE, SHORT, TEXTS, write_embedder
 from keras import ops
 
-from keras_posenc import Tokenizer, build_transformer_model, save_checkpoint
+from keras_posenc import Tokenizer, build_transformer_model
 from keras_posenc.analysis.contextual import verdict as verdict_of
 from keras_posenc.retrieval import embed_spans, open_embedder
-from keras_posenc.training import LANGUAGES, contextual_summary, contextualize, runs
+from keras_posenc.training import contextual_summary, contextualize, runs
 from keras_posenc.training.contextual.batches import CopyBatches
 from keras_posenc.training.contextual.copies import COPIES, PASSAGES, Corpus
 from keras_posenc.training.contextual.measure import Measure, cases
@@ -26,43 +27,13 @@ from keras_posenc.training.contextual.training import ContextualTraining
 from keras_posenc.training.contextual.words import words_in
 from keras_posenc.training.stretching.windows import Reader
 
-ENGLISH = LANGUAGES["en"]
 SHE, HE, IT = ENGLISH.pronouns
-STORY = (
-    "The old mill stood near the river. We met {name} there in spring. Later {name} sold "
-    "{thing} at the market, and {p} was glad of it. I asked {name} about the road, because {p} "
-    "knew it well. All the winter {name} wrote letters to {o} sister. In the evening {name} "
-    "sang, and {p} sang for us. People spoke with {name} about {thing} and {o} garden. Then "
-    "{name} went home. The price of {thing} rose. Nobody bought {thing} then."
-)
-PEOPLE = [
-    ("Ada", "she", "her", "cheese"), ("Otto", "he", "his", "lamps"),
-    ("Nora", "she", "her", "boots"),
-    ("Hugo", "he", "his", "chairs"),
-    ("Rita", "she", "her", "honey"), ("Emil", "he", "his", "paper"),
-]  # fmt: skip
-TEXTS = [STORY.format(name=n, p=p, o=o, thing=t) for n, p, o, t in PEOPLE]
-OPENING = 0.4  # as by default
-SHORT = {"max_length": 700, "train_length": 128, "steps": 2, "verbose": False}
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     """Folder of a random embedder of 64 positions, whose tokenizer knows the names."""
-    folder = tmp_path_factory.mktemp("contextual")
-    pools = " ".join(pronoun.names for pronoun in ENGLISH.pronouns)
-    words = sorted(
-        set(f"{' '.join(TEXTS)} {pools}".lower().replace(".", " ").replace(",", " ").split())
-    )
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", ",", *words]
-    config = {**TINY_CONFIG, "vocab_size": len(vocabulary), "max_position_embeddings": 64}
-    keras.utils.set_random_seed(0)
-    model = build_transformer_model(config | {"initializer_range": 0.3})
-    rng = np.random.default_rng(0)
-    model.set_weights([(w == 1) + 0.3 * rng.normal(size=w.shape) for w in model.get_weights()])
-    save_checkpoint(model, folder)
-    (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n", encoding="utf-8")
-    return folder
+    return write_embedder(tmp_path_factory.mktemp("contextual"))
 
 
 @pytest.fixture
@@ -480,6 +451,8 @@ def test_what_cannot_be_trained(small, tmp_path):
     refused("max_length.* at least 128", max_length=100)
     refused("`language` must be one of", language="xx")
     refused("names.* at most 1", names=1.5)
+    for texts in ([1, 2], [None], {"text": TEXTS}, [("a", "b")]):
+        refused("`texts` must be a list", TypeError, texts=texts)
     refused("`opening` must be .* at least 0.* -0.5", opening=-0.5)
     refused("log_n", log_n=1)
     refused("There is no directory", FileNotFoundError, source=tmp_path / "none")

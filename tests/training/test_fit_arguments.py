@@ -111,6 +111,30 @@ def test_a_callback_may_end_the_training_within_an_epoch(tmp_path, pretrained, c
 
 
 @pytest.mark.once
+def test_a_run_that_a_callback_has_ended_is_trained_no_further(tmp_path, pretrained, corpus):
+    """It is interrupted after its last epoch, and before its results are written."""
+
+    class Ends(keras.callbacks.Callback):
+        dies = True
+
+        def on_epoch_end(self, epoch, logs=None):
+            self.model.stop_training = True
+
+        def on_train_end(self, logs=None):
+            if Ends.dies:
+                raise KeyboardInterrupt
+
+    def run():
+        settings = SETTINGS | {"epochs": 3, "callbacks": [Ends()]}
+        return finetune(pretrained, corpus / "train.tsv", tmp_path, **settings)
+
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    Ends.dies = False
+    assert run()["train"]["epochs"] == 1
+
+
+@pytest.mark.once
 def test_another_callback_is_another_run(tmp_path, pretrained, corpus):
     def run(patience):
         callbacks = [keras.callbacks.EarlyStopping(patience=patience, min_delta=0.01)]
@@ -322,6 +346,21 @@ def test_averages_are_saved_and_training_goes_on_with_the_weights(tmp_path, pret
     for expected, weight, last in zip(mean, saved, plain[-1], strict=True):
         np.testing.assert_allclose(weight, expected, rtol=1e-4, atol=1e-5)
         assert not np.allclose(weight, last, atol=1e-4)
+
+
+@pytest.mark.once
+def test_callbacks_see_the_averages_that_were_measured(tmp_path, pretrained, corpus):
+    """So the best weights that a callback takes back are those with the best measure."""
+
+    class Keeps(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            self.kept = self.model.get_weights()
+
+    optimizer, keeps = Optimizer(learning_rate=1e-2, use_ema=True), Keeps()
+    settings = SETTINGS | {"epochs": 1, "optimizer": optimizer, "callbacks": [keeps]}
+    finetune(pretrained, corpus / "train.tsv", tmp_path, **settings)
+    for kept, saved in zip(keeps.kept, weights(tmp_path), strict=True):
+        np.testing.assert_allclose(kept, saved, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.once

@@ -87,6 +87,13 @@ def test_the_histogram_counts_every_document():
         assert len(histogram["edges"]) == len(histogram["counts"]) + 1
 
 
+def test_the_histogram_counts_documents_of_one_length_on_an_edge():
+    """Texts that are all cut at 512 tokens have one bin, from 512."""
+    histogram = metrics.length_histogram(np.full(3, 512))
+    assert histogram["edges"][:2] == [512.0, 608.87]
+    assert histogram["counts"] == [3, 0, 0, 0]
+
+
 def test_classification_agrees_with_a_plain_computation_and_is_json():
     rng = np.random.default_rng(1)
     logits, labels = rng.normal(size=(50, 3)).astype("float32"), rng.integers(0, 3, 50)

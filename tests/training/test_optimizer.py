@@ -50,6 +50,22 @@ def test_so_it_is_with_optimizers_of_keras(name):
     assert shrunk == {"Embedding-Token/embeddings", "Head/kernel"}
 
 
+@pytest.mark.once
+@pytest.mark.parametrize("name", ["adamw", "lion"])
+def test_every_optimizer_averages(name):
+    """After two steps in one direction, the average of the weights is behind them."""
+    model = small_model()
+    optimizer = Optimizer(name, 0.1, warmup=0.0, weight_decay=0.0, use_ema=True).make(model, 10)
+    optimizer.build(model.trainable_variables)
+    kernel, start = model.get_layer("Head").kernel, np.array(model.get_layer("Head").kernel)
+    ones = [keras.ops.ones(variable.shape) for variable in model.trainable_variables]
+    for _ in range(2):
+        optimizer.apply(ones, model.trainable_variables)
+    last = np.array(kernel)
+    optimizer.finalize_variable_values(model.trainable_variables)
+    assert (last < np.array(kernel)).all() and (np.array(kernel) < start).all()
+
+
 def test_gradients_are_clipped_together():
     model = small_model()
     assert adamw(model, 1e-3).global_clipnorm == 1.0
@@ -195,6 +211,17 @@ def test_rates_by_depth_shrink_to_the_embeddings(tiny_config):
     factors = {v.path: optimizer.factor(v) for v in model.trainable_variables}
     assert {f for path, f in factors.items() if "Transformer" not in path} == {0.125, 1.0}
     assert all(f == 0.5 for path, f in factors.items() if "Transformer-1-" in path)
+
+
+@pytest.mark.once
+def test_rates_by_depth_count_more_than_ten_blocks():
+    """Block 10 is the one below the head, and not between blocks 1 and 2."""
+    x = inputs = keras.Input((2,))
+    for block in range(11):
+        x = keras.layers.Dense(2, name=f"Transformer-{block}-FeedForward")(x)
+    rates = rates_by_depth(keras.Model(inputs, x), 0.5)
+    for block in range(11):
+        assert rates[f"Transformer-{block}-"] == 0.5 ** (11 - block)
 
 
 @pytest.mark.once

@@ -6,6 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
+from keras_posenc import read_config
 from keras_posenc.training import Optimizer, Source, finetune, pretrain, stretch
 from keras_posenc.training.finetuning.recipe import FinetuneRecipe, stages
 from keras_posenc.training.pretrain import PretrainRecipe
@@ -29,6 +30,13 @@ def test_stages_become_epochs():
 def test_the_longest_stage_need_not_be_the_last():
     recipe = RECIPE.replace(lengths=((1536, 1), (512, 1)))
     assert (recipe.longest, recipe.final_length) == (1536, 512)
+
+
+def test_a_shorter_run_keeps_the_positions_of_the_run_before(tiny_config):
+    """An interpolation to fewer positions would give each of them other rows of the table."""
+    recipe = RECIPE.replace(lengths=((20, 1),), extension="interpolate")
+    trained = {"stretch": "interpolate", "max_position": 24}
+    assert recipe.options(read_config(tiny_config), trained)["max_position"] == 24
 
 
 @pytest.mark.parametrize(
