@@ -63,6 +63,12 @@ CONTEXTUAL = "late chunking, trained by `contextualize`"
 TRAININGS = {
     CONTEXTUAL: {},
     "late chunking, trained with `opening=0.1, names=1`": {"opening": 0.1, "names": 1.0},
+    "late chunking, trained with `opening=0.1, names=1, steps=360`": {
+        "opening": 0.1,
+        "names": 1.0,
+        "steps": 360,
+    },
+    "late chunking, trained with `steps=360`": {"steps": 360},
 }
 # Row of a table -> the two ways that it compares.
 COMPARED = {

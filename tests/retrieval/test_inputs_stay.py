@@ -74,7 +74,11 @@ def test_spans_are_of_all_texts(pretrained, tmp_path):
             embed(pretrained, TEXTS, tmp_path / "s.jsonl", reading=reading, **more)
 
 
-@pytest.mark.parametrize("texts", [{"id": [1], "text": ["w1"]}, {"w1", "w2"}, b"w1"], ids=str)
+@pytest.mark.parametrize(
+    "texts",
+    [{"id": [1], "text": ["w1"]}, {"w1", "w2"}, b"w1"],
+    ids=["dict", "set", "bytes"],
+)
 def test_what_has_no_numbers_is_no_list(texts, pretrained, tmp_path):
     with pytest.raises(TypeError, match="must be a list"):
         embed(pretrained, texts, verbose=0)
