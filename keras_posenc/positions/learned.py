@@ -65,12 +65,12 @@ class LearnedPositionEmbedding(AbsolutePositionEmbedding):
         self.embeddings = self._add_table("embeddings", self.input_dim)
         super().build(inputs_shape, position_ids_shape)
 
-    def _add_table(self, name, rows):
+    def _add_table(self, name, rows, initializer=None):
         # autocast=False: under a mixed policy only the resulting rows are rounded, not the table.
         return self.add_weight(
             name=name,
             shape=(rows, self.output_dim),
-            initializer=self.embeddings_initializer.clone(),  # one instance draws the same again
+            initializer=initializer or self.embeddings_initializer,
             autocast=False,
         )
 

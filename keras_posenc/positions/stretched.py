@@ -257,7 +257,11 @@ class FreshPositionEmbedding(_LongPositionEmbedding):
 
     def build(self, inputs_shape, position_ids_shape=None):
         super().build(inputs_shape, position_ids_shape)
-        self.fresh = self._add_table("fresh", self.max_position - self.input_dim)
+        self.fresh = self._add_table(
+            "fresh",
+            self.max_position - self.input_dim,
+            self.embeddings_initializer.clone(),  # one instance draws the same again
+        )
 
     @property
     def table(self):
