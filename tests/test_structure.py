@@ -246,8 +246,8 @@ def test_no_modules_import_each_other():
 
 
 KINDS = ("dense", "late_interaction", "sparse", "cross_encoder")
-# Which know several kinds: what opens a directory, and what reads and searches their vectors.
-KNOW_THE_KINDS = ("embedders", "vectors", "stored_vectors", "search", "hard_negatives", "__init__")
+# Which know several kinds: what opens a directory, and what reads their vectors.
+KNOW_THE_KINDS = ("embedders", "vectors", "stored_vectors", "made_by", "hard_negatives", "__init__")
 
 
 def imports_of_other_kinds(source, where):

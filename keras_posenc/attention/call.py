@@ -89,16 +89,14 @@ class Call:
             key_order = key_order if key_order is None else key_order[:, :num_keys]
         causal = query_order is None and (self.use_causal_mask or cached)
         # With a few queries and other keys, only the positions determine which keys are earlier.
-        lengths = q.shape[1], memory.keys.shape[1]
-        unknown = lengths == (None, None) and len(query_positions.shape) == 2
-        if unknown and self.query_positions is not self.key_positions:
-            by_index = causal and (cached or not has_ids)
-        else:
-            by_index = causal and (cached or not has_ids or lengths[0] == lengths[1])
+        as_many = _as_many(q, memory.keys, self.query_positions is self.key_positions)
+        if as_many is None and len(query_positions.shape) > 2:
+            as_many = True  # ids on several axes have no order
+        by_index = causal and bool(cached or not has_ids or as_many)
         if causal:
             query_order = query_index if by_index else query_positions
             key_order = key_index if by_index else key_positions
-        if causal and unknown and not by_index:
+        if causal and not by_index and as_many is None:
             as_many = ops.equal(ops.shape(q)[1], num_keys)
             query_order = ops.where(as_many, query_index, query_positions)
             key_order = ops.where(as_many, key_index, key_positions)
@@ -121,6 +119,13 @@ class Call:
         if causal and not by_index:
             grid.check_one_axis()
         return grid
+
+
+def _as_many(q, keys, same):
+    """Whether there are as many queries as keys; None if only the program's runs know."""
+    lengths = q.shape[1], keys.shape[1]
+    unknown = lengths == (None, None) and not same
+    return None if unknown else lengths[0] == lengths[1]
 
 
 def _is_last(q, start, num_keys):

@@ -1,7 +1,6 @@
 """Which weights a path leads to, as a short hash."""
 
 import hashlib
-import os
 import pathlib
 
 from keras_posenc.checkpoints.reader import weight_files
@@ -42,8 +41,3 @@ def hash_of(files):
         with open(path, "rb") as file:
             digests.append(hashlib.file_digest(file, "sha256").hexdigest())
     return hashlib.sha256("".join(sorted(digests)).encode()).hexdigest()[:16]
-
-
-def fingerprint_of_source(checkpoint):
-    """The same of what `Source` has as its checkpoint; None of a model in memory."""
-    return fingerprint(checkpoint) if isinstance(checkpoint, (str, os.PathLike)) else None

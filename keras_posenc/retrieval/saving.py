@@ -13,17 +13,17 @@ from keras_posenc.untrusted import read_object
 from keras_posenc.writing import write_text
 
 
-def save_as_read(model, tokenizer, max_length, files, directory, finish=None):
+def save_as_read(model, tokenizer, max_length, files, directory, finish=None, cuts=True):
     """Writes weights, config, tokenizer and what lies around them, all of them or none.
 
     Args:
         model: A model of `build_transformer_model`, or its `Transformer`.
         tokenizer: `Tokenizer`. It is written beside the weights.
-        max_length: int or None. Positions to write as plain rows, if the table is an extended one,
-            and the tokens after which texts are to be cut.
+        max_length: int. Positions to write as plain rows, if the table is an extended one.
         files: dict. Further files: path -> bytes, or a dict of arrays for a .safetensors file.
         directory: str or path. Created if missing.
         finish: function or None. Called with the new folder at the end.
+        cuts: bool. Whether texts are to be cut after `max_length` tokens.
 
     Returns:
         list of the paths written, in order.
@@ -38,7 +38,7 @@ def save_as_read(model, tokenizer, max_length, files, directory, finish=None):
     with replacing_together(directory) as folder:
         save_checkpoint(model, folder, positions=config.beyond_table(max_length))
         tokenizer.save(folder)
-        if MODULES not in files and max_length is not None:
+        if cuts and MODULES not in files and max_length is not None:
             path = folder / "tokenizer_config.json"
             settings = read_object(path, folder) | {"model_max_length": max_length}
             write_text(path, json.dumps(settings, indent=2, ensure_ascii=False))

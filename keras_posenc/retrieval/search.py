@@ -8,6 +8,7 @@ from keras_posenc.retrieval.embedders import Opening
 from keras_posenc.retrieval.embedding_record import recorded_texts
 from keras_posenc.retrieval.former import former_arguments
 from keras_posenc.retrieval.found_texts import found_texts
+from keras_posenc.retrieval.made_by import opening_for
 from keras_posenc.retrieval.vectors import Vectors
 from keras_posenc.text.documents import kind_of_all
 from keras_posenc.text.ids import id_text
@@ -82,7 +83,7 @@ def search(
     checks.whole("top_k", top_k)
     check_jsonl(output, [vectors, texts])
     stored = Vectors.of(vectors)
-    opening = stored.opening(Opening.of(directory, {"prompt": prompt}))
+    opening = opening_for(stored, Opening.of(directory, {"prompt": prompt}))
     normalize = read_similarity(opening.directory, opening.kind.similarities)
     asked = opening.open().encode_queries(queries, verbose)
     nearest_of = stored.search(asked, top_k, bool(normalize))

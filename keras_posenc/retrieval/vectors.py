@@ -8,14 +8,12 @@ import pathlib
 import numpy as np
 
 from keras_posenc import checks
-from keras_posenc.checkpoints.model_settings import read_prompts
 from keras_posenc.metrics.scores import unit_rows
-from keras_posenc.retrieval.dense.embedder import DenseEmbedder
 from keras_posenc.retrieval.dense.late_chunking import ChunkVectors
 from keras_posenc.retrieval.embedders import Opening
-from keras_posenc.retrieval.embedding_record import check_model, read_record, recorded_lengths
-from keras_posenc.retrieval.late_interaction.embedder import LateInteraction
+from keras_posenc.retrieval.embedding_record import read_record, recorded_lengths
 from keras_posenc.retrieval.late_interaction.vectors import MultiVectors, maxsim
+from keras_posenc.retrieval.made_by import opening_for
 from keras_posenc.retrieval.nearest import (
     check_scores,
     check_width,
@@ -23,15 +21,9 @@ from keras_posenc.retrieval.nearest import (
     lengths_of,
     nearest,
 )
-from keras_posenc.retrieval.sparse.embedder import SparseEmbedder
 from keras_posenc.retrieval.sparse.vectors import SparseVectors
 from keras_posenc.retrieval.stored_vectors import read_vectors
 from keras_posenc.retrieval.vector_files import check_output, write_vectors
-from keras_posenc.training.saved_models import is_finetuned, prompts_of
-from keras_posenc.untrusted import quote
-
-# What makes each kind of vectors; dense ones are arrays.
-EMBEDDERS = {MultiVectors: LateInteraction, SparseVectors: SparseEmbedder}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,29 +143,7 @@ class Vectors:
         >>> Vectors.load("v.npy").open_embedder("all-MiniLM-L6-v2", token_budget=64).token_budget
         64
         """
-        return self.opening(Opening.of(directory, arguments)).open()
-
-    def opening(self, given):
-        """The `Opening` of the model that made the vectors, from what is given of it.
-
-        Args:
-            given: `Opening`.
-
-        Raises:
-            ValueError: as `open_embedder`; also if another kind of model is open.
-        """
-        check_model(self.record, self.path, given.directory)
-        kind = EMBEDDERS.get(type(self.values), DenseEmbedder)
-        prompt = _prompt(given, self.record)
-        if given.embedder is None:
-            arguments = {**self.settings, **given.arguments, "reading": None, "prompt": prompt}
-            return Opening.of(given.directory, arguments, kind=kind.__name__)
-        if not issubclass(given.kind, kind):
-            raise ValueError(
-                f"`vectors` were made by {kind.title}, and {given.directory} is open as "
-                f"{given.kind.title}: give the model that made them."
-            )
-        return given
+        return opening_for(self, Opening.of(directory, arguments)).open()
 
     @functools.cached_property
     def lengths(self):
@@ -250,27 +220,6 @@ class Vectors:
         check_scores(scores, where)
         best = [largest(row, top_k) for row in scores]
         return [(numbers, row[numbers]) for numbers, row in zip(best, scores, strict=True)]
-
-
-def _prompt(opening, record):
-    """The prompt of queries that was given, or None for the directory's.
-
-    Raises:
-        ValueError: if the texts had a prompt of their file, and the directory names none of
-            queries.
-    """
-    prompt = opening.arguments.get("prompt")
-    made_with = record["settings"].get("prompt") if record else None
-    if prompt is not None or made_with is None:
-        return prompt
-    directory = opening.directory
-    named = prompts_of(directory) if is_finetuned(directory) else read_prompts(directory)[0]
-    if "query" not in named:
-        raise ValueError(
-            f"`prompt` must be given, because the vectors were made with prompt={quote(made_with)} "
-            'and the directory names no prompt of queries; "" is none. Received: None'
-        )
-    return None
 
 
 def _check_dense(found, where):

@@ -142,7 +142,7 @@ def ladder(longest, multiple):
     >>> ladder(100, multiple=8).tolist(), ladder(256, multiple=8).tolist()
     ([16, 32, 64, 100], [16, 32, 64, 128, 160, 184, 216, 256])
     """
-    rungs = [length for length in SHORT if length < longest] + [longest]
+    rungs = np.array([*(length for length in SHORT if length < longest), longest])
     if longest > SHORT[-1]:
         steps = int(np.clip(math.ceil(math.log2(longest / SHORT[-1])), *STEPS))
         longer = SHORT[-1] * (longest / SHORT[-1]) ** (np.arange(1, steps + 1) / steps)

@@ -3,7 +3,6 @@
 import dataclasses
 
 from keras_posenc import checks
-from keras_posenc.checkpoints.fingerprint import fingerprint_of_source
 from keras_posenc.extension import TABLES, Extension
 from keras_posenc.models.arguments import trained_extension
 from keras_posenc.models.config import RATES, plain
@@ -95,7 +94,7 @@ class Recipe:
             optimizer = {**usual, "optimizer": optimizer}
         settings |= {"extension": extension, **vars(self.source), **optimizer}
         # Another model may be written to the path between two calls.
-        settings["weights"] = fingerprint_of_source(self.source.checkpoint)
+        settings["weights"] = self.source.fingerprint()
         return {**settings, **environment(), **texts}
 
     def options(self, config, trained=None):

@@ -4,6 +4,7 @@ import dataclasses
 import os
 
 from keras_posenc.checkpoints import open_checkpoint
+from keras_posenc.checkpoints.fingerprint import fingerprint
 from keras_posenc.checkpoints.reader import folder_of
 from keras_posenc.models.config_file import read_config
 from keras_posenc.text import Tokenizer
@@ -49,6 +50,11 @@ class Source(Settings):
     def of(cls, given):
         """Returns the source that a value describes: a `Source`, or what has everything in it."""
         return given if isinstance(given, cls) else cls(given)
+
+    def fingerprint(self):
+        """Returns a hash of the weights; None of a model in memory."""
+        is_path = isinstance(self.checkpoint, (str, os.PathLike))
+        return fingerprint(self.checkpoint) if is_path else None
 
     @property
     def config_path(self):

@@ -226,7 +226,7 @@ class TextModel:
         """The rows for a `TextBatches` that does not shuffle, in the order of its texts."""
         model, progress = self._checked, BatchProgress(batches, verbose)
         # What `predict` does around batches takes as long as a query, or longer.
-        alone = len(batches) == 1 and backend.processes()[1] == 1
+        alone = len(batches) == 1 and backend.row_multiple() == backend.processes()[1] == 1
         prepare_predictions(model, batches, on_batch=alone)
         chosen = _Chosen(batches, model)
         if alone:

@@ -155,3 +155,14 @@ def test_vectors_open_the_model_that_made_them(pretrained, tmp_path):
     model = vectors.open_embedder(pretrained, prompt="", token_budget=64)
     assert model.max_length == 7 and model.token_budget == 64
     assert search(model, vectors, ["w4"], top_k=1, verbose=0)[0]["rank"] == 1
+
+
+def test_an_embedder_of_long_chunks_keeps_its_rows_and_the_length_of_its_directory(
+    pretrained, tmp_path
+):
+    model = open_embedder(pretrained, reading="chunks:60")
+    assert model.max_length > open_embedder(pretrained).max_length
+    model.save(tmp_path / "saved")
+    text = [" ".join(TEXTS * 9)]
+    again = open_embedder(tmp_path / "saved", reading="chunks:60")
+    np.testing.assert_allclose(model.predict(text, 0), again.predict(text, 0), atol=1e-6)

@@ -211,9 +211,8 @@ class DenseEmbedder(Embedder, TextModel):
         if self._trained is not None:
             self._trained.save(directory)
             return sorted(str(path) for path in pathlib.Path(directory).iterdir())
-        # The size of chunks is not a length after which other readers are to cut.
-        length = None if isinstance(self.reading, Chunks) else self.max_length
-        files = sentence_transformers_files(self.directory, length)
+        cuts = not isinstance(self.reading, Chunks)  # whose size cuts no text
+        files = sentence_transformers_files(self.directory, self.max_length if cuts else None)
         modules = read_modules(self.directory)
         files |= module_arrays(self.directory, modules, self.model, files)
         settings = read_model_config(self.directory)
@@ -224,7 +223,8 @@ class DenseEmbedder(Embedder, TextModel):
             settings["truncate_dim"] = self.dimension
         if settings:
             files[MODEL_CONFIG] = json.dumps(settings, indent=2, ensure_ascii=False).encode()
-        return save_as_read(self.model.transformer, self.tokenizer, length, files, directory)
+        model, length = self.model.transformer, self.max_length
+        return save_as_read(model, self.tokenizer, length, files, directory, cuts=cuts)
 
     def _with_prompt(self, prompt):
         """A `TextModel` with a prompt, which is kept with its compiled programs."""
