@@ -92,7 +92,7 @@ def check_place(path, inputs=()):
     path = pathlib.Path(path)
     _check_replaceable(path)
     for each in inputs:
-        if isinstance(each, (str, os.PathLike)) and _is_same(path, each):
+        if isinstance(each, (str, os.PathLike)) and is_same(path, each):
             raise ValueError(f"{path} is read and would be replaced: give another path as output.")
     folder = path.parent
     while not folder.exists() and folder != folder.parent:
@@ -108,7 +108,8 @@ def check_place(path, inputs=()):
         ) from None
 
 
-def _is_same(path, other):
+def is_same(path, other):
+    """Whether two paths lead to the same file or folder; a text that is no path leads to none."""
     try:
         return os.path.samefile(path, other)
     except (OSError, ValueError):  # one is missing, or is a text and no path

@@ -13,6 +13,7 @@ from keras_posenc.cli.python_text import (
     replace_file,
 )
 from keras_posenc.cli.signatures import describe
+from keras_posenc.writing import is_same
 
 PREDICTIONS = (".csv", ".tsv", ".jsonl")
 REPLACING = "from keras_posenc.writing import replacing"
@@ -222,6 +223,8 @@ def _inspect(arguments):
 def _convert(arguments):
     checkpoint, output = arguments.pop("checkpoint"), arguments.pop("output")
     form = arguments.pop("format", "huggingface")
+    if is_same(checkpoint, output):
+        raise ValueError(f"OUTPUT is the checkpoint {output}: give another directory to write.")
     arguments = _extended(arguments)
     saving = {name: arguments.pop(name) for name in ("positions", "dtype") if name in arguments}
     if "positions" in saving:

@@ -186,6 +186,7 @@ class _Watch:
         """What is given to `fit`, `evaluate` or `predict`, checked or to be checked."""
         if isinstance(x, keras.utils.PyDataset):
             _check_padding(self.model, x)
+            _check_classes(self.model, x)
             return _Checked(x, self)
         if isinstance(x, types.GeneratorType):
             return (self.batch(each) for each in x)
@@ -284,6 +285,17 @@ def _check_padding(model, batches):
             f"The batches are padded with the token {pad_id}, and the model masks {masks}, so its "
             f"output for a text would depend on the padding. Build it with pad_token_id={pad_id}, "
             "a token that no text needs, or make the batches with the tokenizer of the model."
+        )
+
+
+def _check_classes(model, batches):
+    """Refuses ids of classes that the model has no output for: JAX would train on another."""
+    top, shape = getattr(batches, "top_class", None), model.output_shape
+    one = isinstance(shape, tuple) and len(shape) == 2 and (shape[-1] or 0) > 1
+    if top is not None and one and top >= shape[-1]:
+        raise ValueError(
+            f"Labels must be from 0 to {shape[-1] - 1}, because the model has {shape[-1]} outputs. "
+            f"Received: {top}. Count from 0, give names, or build a head for {top + 1} classes."
         )
 
 

@@ -192,6 +192,12 @@ class TextBatches(keras.utils.PyDataset):
             )
         return class_weights(class_weight, self.classes, counts)
 
+    @property
+    def top_class(self):
+        """The largest id of a class of the texts, or None without labels of one class a text."""
+        whole = isinstance(self._labels, ClassLabels) and self._entries is not None
+        return int(self._entries.max()) if whole else None
+
     def class_weight_by_id(self, class_weight):
         """Returns what `fit(class_weight=)` of Keras takes for names of classes.
 

@@ -7,6 +7,7 @@ state.zip is how far it has come, and the results replace those of an earlier ru
 import contextlib
 import datetime
 import json
+import math
 import os
 import pathlib
 import re
@@ -16,12 +17,13 @@ import keras
 
 from keras_posenc import expected as e
 from keras_posenc.checkpoints.folder import owned, replacing_together
+from keras_posenc.checkpoints.reader import folder_of, weight_files
 from keras_posenc.extension import Extension
 from keras_posenc.processes.together import by_first, is_first, together
 from keras_posenc.training.progress import Progress
 from keras_posenc.training.training_state import load_state, save_state
 from keras_posenc.untrusted import check_inside, quote, read_json, shorten
-from keras_posenc.writing import write_text
+from keras_posenc.writing import is_same, write_text
 
 # Seconds between two states on disk: what a kill can cost.
 SAVE_EVERY = 30
@@ -93,10 +95,26 @@ class _Directory:
 
     def begin(self, lock, results):
         """Takes the directory; returns whether the run is finished."""
+        self._check_others()
         lock.enter_context(owned(self.path))
         if not self.overwrite:
             check_same_run(self.path, self.record)
         return all((self.path / name).exists() for name in ("metrics.json", *results))
+
+    def _check_others(self):
+        """Refuses a directory with weights that no run here made, before anything is written."""
+        source = self.record.get("checkpoint")
+        if isinstance(source, str) and is_same(self.path, folder_of(source)):
+            raise ValueError(
+                f"{self.path} holds the checkpoint that the run starts from: give another output."
+            )
+        if self.overwrite or self.recipe.exists():
+            return
+        for file in weight_files(self.path):
+            raise ValueError(
+                f"{self.path} holds a {file.name} without the recipe.json of its run: give another "
+                "output, or overwrite=True (--overwrite) to replace it."
+            )
 
     def announce(self):
         """Writes which run this is."""
@@ -147,15 +165,10 @@ def check_same_run(output, record, remedy=REMEDY):
         remedy: str, the end of the error.
 
     Raises:
-        ValueError: if there is another run in the directory, or results of one that is not known.
+        ValueError: if there is another run in the directory.
     """
     path = output / "recipe.json"
     if not path.exists():
-        if (output / "model.keras").exists():
-            raise ValueError(
-                f"{output} holds a model.keras without the recipe.json of its run: give another "
-                "output, or overwrite=True (--overwrite) to replace it."
-            )
         return
     check_inside(path, output)
     before, record = read_json(path), json.loads(json.dumps(record))
@@ -200,6 +213,15 @@ def _differences(place, then, now):
     return [found for part in parts for found in _differences(*part)]
 
 
+def check_loss(loss, place):
+    """Raises ValueError if the loss after a step or an epoch shows that the training diverged."""
+    if not math.isfinite(loss):
+        raise ValueError(
+            f"The loss after {place} is {loss}: the training has diverged, and is not saved. Lower "
+            "learning_rate or train with a longer warm-up."
+        )
+
+
 def take_steps(model, steps, state, step, start, print_line):
     """Takes the training steps that a state does not hold yet.
 
@@ -226,7 +248,9 @@ def take_steps(model, steps, state, step, start, print_line):
     saved, progress = time.perf_counter(), Progress(steps, record["step"], print_line)
     while record["step"] < steps:
         began = time.perf_counter()
-        record["losses"].append(round(step(record["step"]), 6))
+        loss = step(record["step"])
+        check_loss(loss, f"step {record['step'] + 1:,}")
+        record["losses"].append(round(loss, 6))
         record["step"] += 1
         record["seconds"] += time.perf_counter() - began
         progress.step(record["losses"][-1])

@@ -10,7 +10,7 @@ from keras_posenc.metrics.scores import classification, softmax
 from keras_posenc.models.heads import classifier
 from keras_posenc.text import ClassLabels, labels_of, read_texts
 from keras_posenc.text.truncation import LOGGER
-from keras_posenc.training.finetuning.task import FinetuneTask, pooled
+from keras_posenc.training.finetuning.task import FinetuneTask, check_finite, pooled
 from keras_posenc.untrusted import quote
 
 FEW = 10  # documents, whose classes may well have one example each
@@ -134,6 +134,7 @@ class Classify(FinetuneTask):
 
     def merged(self, texts, batches, outputs, label_names, pool):
         """Logits (N, C), those of several windows by their probabilities."""
+        check_finite(outputs)
         if len(outputs) == len(texts):
             return outputs
         return np.log(np.maximum(pooled(batches, softmax(outputs), pool), 1e-30))

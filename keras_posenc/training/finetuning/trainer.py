@@ -20,6 +20,7 @@ from keras_posenc.text.shapes import shape_price
 from keras_posenc.text.truncation import LOGGER, unlogged_truncation
 from keras_posenc.training.callbacks import OneEpoch, RunCallbacks, check_callbacks
 from keras_posenc.training.progress import BatchProgress, Progress, printer
+from keras_posenc.training.runs import check_loss
 from keras_posenc.training.text_model import TextModel
 from keras_posenc.training.trainable import choose_trainable, trainable_weights
 from keras_posenc.training.training_state import check_space, load_arrays, load_state, save_state
@@ -227,6 +228,7 @@ class Trainer:
             shuffle=False,
             verbose=verbose,
         ).history
+        check_loss(logs["loss"][0], f"epoch {epoch + 1}")
         trained = (*self.task.watched, *self._metric_names)
         row = {
             "epoch": epoch + 1,
