@@ -41,7 +41,9 @@ def test_predictions_of_a_model_that_diverged_are_an_error(pretrained, tmp_path)
         finetuned.predict(["w1"], verbose=0)
 
 
-@pytest.mark.parametrize("run", [finetune, pretrain, stretch, contextualize], ids=str)
+@pytest.mark.parametrize(
+    "run", [finetune, pretrain, stretch, contextualize], ids=lambda run: run.__name__
+)
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_the_checkpoint_that_a_run_starts_from_stays(run, overwrite, tmp_path, pretrained):
     folder = shutil.copytree(pretrained, tmp_path / "model")
