@@ -104,7 +104,8 @@ class _Directory:
     def _check_others(self):
         """Refuses a directory with weights that no run here made, before anything is written."""
         source = self.record.get("checkpoint")
-        if isinstance(source, str) and is_same(self.path, folder_of(source)):
+        weights = self.record.get("weights")  # else the path leads to none, which opening it tells
+        if weights is not None and is_same(self.path, folder_of(source)):
             raise ValueError(
                 f"{self.path} holds the checkpoint that the run starts from: give another output."
             )
