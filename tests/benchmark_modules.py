@@ -2,21 +2,25 @@
 
 import importlib
 import os
-import pathlib
 from unittest import mock
 
 import pytest
 
-BENCHMARKS = pathlib.Path(__file__).parents[1] / "benchmarks"
+
+def imported(package, names):
+    """Fixtures: modules of a package of the benchmarks, which may set variables of the environment.
+
+    Args:
+        package: str, such as "benchmarks.steps".
+        names: str, the modules, with spaces between them.
+    """
+    return [_imported(package, name) for name in names.split()]
 
 
-def imported(name):
-    """A fixture: a module of the benchmarks, which may set variables of the environment."""
-
+def _imported(package, name):
     @pytest.fixture(name=name)
-    def module(monkeypatch):
-        monkeypatch.syspath_prepend(str(BENCHMARKS))
+    def module():
         with mock.patch.dict(os.environ):
-            yield importlib.import_module(name)
+            yield importlib.import_module(f"{package}.{name}")
 
     return module

@@ -109,6 +109,8 @@ def become(request):
     signal.alarm(600)  # ends a fork that hangs
     if request["kind"] == "file":
         sys.path.insert(0, os.path.dirname(request["program"]))
+    if request["kind"] == "module":
+        sys.path.insert(0, request["cwd"])
     sys.argv = [request["program"] if request["kind"] == "file" else "-c", *request["arguments"]]
     KINDS[request["kind"]](request["program"])
 

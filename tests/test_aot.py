@@ -9,7 +9,7 @@ import sys
 import keras
 import pytest
 
-BENCHMARKS = pathlib.Path(__file__).parents[1] / "benchmarks"
+ROOT = pathlib.Path(__file__).parents[1]
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "jax", reason="TPUs are JAX's")
 
 
@@ -19,15 +19,15 @@ def needs(package, size):
 
 
 def run(benchmark, *options):
-    command = [sys.executable, BENCHMARKS / benchmark, *options]
-    done = subprocess.run(command, capture_output=True, text=True)
+    command = [sys.executable, "-m", f"benchmarks.accelerators.{benchmark}", *options]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def compiled(path, *options):
     """(encoding, mode, dtype) -> row."""
-    run("aot.py", *options, "--results", path)
+    run("aot", *options, "--results", path)
     rows = json.loads(path.read_text())["rows"]
     assert "--trace-only" in options or all(row["fits"] for row in rows)
     return {(row["encoding"], row["mode"], row["dtype"]): row for row in rows}
@@ -61,7 +61,7 @@ def test_no_look_up_on_a_tpu_compares_cells_with_all_columns(tmp_path):
 def test_whole_programs_for_a_tpu_keep_what_they_need():
     """Attention in blocks, late interaction's products in blocks, two heads of keys instead of
     eight in a cache, and no communication between chips from block to block."""
-    rows = json.loads(run("aot_programs.py").splitlines()[-1])
+    rows = json.loads(run("aot_programs").splitlines()[-1])
     assert rows["finetune"]["largest_mb"] < 4 * 4 * 2048**2 * 4 / 2**20 / 4
     assert rows["late interaction"]["largest_mb"] < 64 * 32 * 64 * 256 * 4 / 2**20 / 1.5
     cache = 2 * 4 * 2 * (2048 + 64) * 64 * 4 / 2**20

@@ -15,16 +15,17 @@ from packaging.requirements import Requirement
 pytestmark = pytest.mark.once
 
 
-NAMES = "targets recovery attention context_tools stretch back_to_level compare corpora"
-targets, recovery, attention, context_tools, stretch, back_to_level, compare, corpora = map(
-    imported, NAMES.split()
+attention, compare, peers, rows, targets = imported(
+    "benchmarks.steps", "attention compare peers rows targets"
 )
-NAMES = "generate rotary_collapse stretched_mlm stretch_base encodings_2026"
-generate, rotary_collapse, stretched_mlm, stretch_base, encodings_2026 = map(
-    imported, NAMES.split()
+generate, nearest = imported("benchmarks.jobs", "generate nearest")
+gpu, gpu_layer, aot_traced = imported("benchmarks.accelerators", "gpu gpu_layer aot_traced")
+back_to_level, recovery, stretch, stretch_base, stretched_mlm = imported(
+    "benchmarks.stretching", "back_to_level recovery stretch stretch_base stretched_mlm"
 )
-NAMES = "gpu gpu_layer aot_traced nearest peers rows"
-gpu, gpu_layer, aot_traced, nearest, peers, rows = map(imported, NAMES.split())
+context_tools, corpora, encodings_2026, rotary_collapse = imported(
+    "benchmarks.encodings", "context_tools corpora encodings_2026 rotary_collapse"
+)
 
 
 def run_main(module, monkeypatch, *options):
@@ -34,7 +35,7 @@ def run_main(module, monkeypatch, *options):
 
 def test_the_gpu_benchmark_says_where_it_ran_and_by_which_kernel(gpu, monkeypatch, tmp_path):
     def started(command, env, stderr, **_):
-        run = run_fork("file", command[1], command[2:], env=env)
+        run = run_fork("module", command[2], command[3:], env=env)
         stderr.write(run.stderr)
         return types.SimpleNamespace(
             stdout=run.stdout.splitlines(True), wait=lambda: run.returncode, kill=lambda: None

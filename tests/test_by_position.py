@@ -9,7 +9,8 @@ from benchmark_modules import imported
 
 pytestmark = pytest.mark.once
 
-data, long_documents, by_position = map(imported, ("data", "long_documents", "by_position"))
+(data,) = imported("benchmarks.shared", "data")
+by_position, long_documents = imported("benchmarks.retrieval", "by_position long_documents")
 
 
 def test_a_query_is_its_span_without_the_words_that_the_fewest_documents_have(long_documents):

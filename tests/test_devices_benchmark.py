@@ -7,7 +7,7 @@ from benchmark_modules import imported
 
 pytestmark = pytest.mark.once
 
-devices = imported("devices")
+(devices,) = imported("benchmarks.accelerators", "devices")
 
 
 def test_each_combination_is_compared_with_one_device(devices, tmp_path):

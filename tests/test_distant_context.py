@@ -6,8 +6,8 @@ from benchmark_modules import imported
 
 pytestmark = pytest.mark.once
 
-distant_texts, distant_context, distant_subjects = map(
-    imported, ("distant_texts", "distant_context", "distant_subjects")
+distant_context, distant_subjects, distant_texts = imported(
+    "benchmarks.retrieval", "distant_context distant_subjects distant_texts"
 )
 
 

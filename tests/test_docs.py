@@ -1,5 +1,6 @@
 """README and site say what the code and the files of results say."""
 
+import ast
 import importlib
 import inspect
 import pathlib
@@ -99,6 +100,18 @@ def test_links_between_pages_lead_somewhere():
                 continue
             lost.append(f"{path.relative_to(ROOT)}: {target}")
     assert lost == []
+
+
+def test_the_benchmarks_that_pages_name_exist():
+    """Their commands and files; and the list of the subpackages says what these say."""
+    pages = [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    text = "\n".join(path.read_text("utf-8") for path in pages)
+    named = {m.replace(".", "/") + ".py" for m in re.findall(r"-m (benchmarks\.[a-z][\w.]+)", text)}
+    named |= set(re.findall(r"\bbenchmarks/\w[\w/]*\.py", text))
+    assert len(named) > 30 and [name for name in sorted(named) if not (ROOT / name).exists()] == []
+    for path in (ROOT / "benchmarks").glob("*/__init__.py"):
+        row = f"| `{path.parent.name}` | {ast.get_docstring(ast.parse(path.read_text('utf-8')))} |"
+        assert row in text, f"docs/guides/benchmark.md needs {row}"
 
 
 def test_every_encoding_has_a_page(generate):

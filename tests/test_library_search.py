@@ -6,8 +6,9 @@ from benchmark_modules import imported
 
 pytestmark = pytest.mark.once
 
-distant_context, distant_texts, library_search, demo = map(
-    imported, ("distant_context", "distant_texts", "library_search", "demo")
+(demo,) = imported("benchmarks", "demo")
+distant_context, distant_texts, library_search = imported(
+    "benchmarks.retrieval", "distant_context distant_texts library_search"
 )
 
 

@@ -9,11 +9,11 @@ from benchmark_modules import imported
 
 pytestmark = pytest.mark.once
 
-NAMES = "features readings reading_tasks passkey fine_tuned fine_tuned_tasks distant_facts"
+NAMES = "distant_facts features fine_tuned fine_tuned_tasks passkey reading_tasks readings rivals"
 (
-    features, readings, reading_tasks, passkey, fine_tuned, fine_tuned_tasks, distant_facts,
-) = map(imported, NAMES.split())  # fmt: skip
-rivals, intervals = map(imported, ("rivals", "intervals"))
+    distant_facts, features, fine_tuned, fine_tuned_tasks, passkey, reading_tasks, readings, rivals
+) = imported("benchmarks.long_texts", NAMES)  # fmt: skip
+(intervals,) = imported("benchmarks.shared", "intervals")
 
 
 def test_chunks_to_train_on_have_the_label_of_the_whole(fine_tuned_tasks, reading_tasks, tmp_path):

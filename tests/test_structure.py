@@ -362,6 +362,14 @@ def test_no_module_outgrows_one_idea():
     assert [p.name for p in paths if len(p.read_text("utf-8").splitlines()) > 500] == []
 
 
+def test_the_benchmarks_are_found_by_their_listing():
+    """A folder has at most 15 files, and is a package of the scripts that run by `python -m`."""
+    rooms = {path.parent for path in (ROOT / "benchmarks").rglob("*.py")}
+    counts = {room.name: len([*room.glob("*.py")]) for room in rooms}
+    assert {name: count for name, count in counts.items() if count > 16} == {}  # `__init__.py`
+    assert [room.name for room in rooms if not (room / "__init__.py").exists()] == []
+
+
 def test_every_folder_is_a_package():
     """Without `__init__.py` a folder works in a checkout and is missing in an installation."""
     rooms = {pathlib.PurePosixPath(where).parent for where in SOURCES}

@@ -1,24 +1,18 @@
 """The benchmarks on pairs of texts, and on facts far back in a text."""
 
-import importlib
 import itertools
 import json
-import pathlib
 import sys
 
 import numpy as np
 import pytest
+from benchmark_modules import imported
 
 pytestmark = pytest.mark.once
 
-BENCHMARKS = pathlib.Path(__file__).parents[1] / "benchmarks"
-
-
-@pytest.fixture(name="load")
-def loaded(monkeypatch):
-    """Imports a module of the benchmarks."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return importlib.import_module
+old_english, text_retrieval, translation = imported(
+    "benchmarks.encodings", "old_english text_retrieval translation"
+)
 
 
 def run_main(module, monkeypatch, *options):
@@ -26,8 +20,7 @@ def run_main(module, monkeypatch, *options):
     module.main()
 
 
-def test_the_two_bibles_are_paired_and_books_are_held_out_whole(load):
-    old_english = load("old_english")
+def test_the_two_bibles_are_paired_and_books_are_held_out_whole(old_english):
     parts = old_english.pairs()
     assert {name: len(part) for name, part in parts.items()} == {
         "train": 5747,
@@ -42,9 +35,9 @@ def test_the_two_bibles_are_paired_and_books_are_held_out_whole(load):
     assert all(texts) and max(map(len, texts)) <= 120 and not any("[" in text for text in texts)
 
 
-def test_words_are_aligned_by_what_they_occur_with(load):
+def test_words_are_aligned_by_what_they_occur_with(translation):
     pairs = [("das haus", "the house"), ("das buch", "the book"), ("ein buch", "a book")]
-    found = load("translation").likeliest_words(pairs, rounds=20)
+    found = translation.likeliest_words(pairs, rounds=20)
     assert found == {"das": "the", "haus": "house", "buch": "book", "ein": "a"}
 
 
@@ -54,8 +47,7 @@ def few_pairs():
     return {"train": pairs[:16], "validation": pairs[16:20], "test": pairs[20:]}
 
 
-def test_an_interrupted_training_goes_on_as_if_it_had_not_been(load, monkeypatch, tmp_path):
-    translation = load("translation")
+def test_an_interrupted_training_goes_on_as_if_it_had_not_been(translation, monkeypatch, tmp_path):
     monkeypatch.setattr(translation, "pairs", few_pairs)
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     small = {"SIZES": sizes, "LENGTHS": (16,), "TOKENS": 64, "VOCABULARY": 50, "EVERY": 1}
@@ -94,8 +86,7 @@ def test_an_interrupted_training_goes_on_as_if_it_had_not_been(load, monkeypatch
     assert whole["curve"]["3"]["loss"] < whole["curve"]["1"]["loss"]
 
 
-def test_facts_stand_before_their_reach_and_are_asked_at_the_end(load):
-    text_retrieval = load("text_retrieval")
+def test_facts_stand_before_their_reach_and_are_asked_at_the_end(text_retrieval):
 
     class Text:
         def windows(self, part, rng, batch_size, length):
@@ -124,8 +115,9 @@ def test_facts_stand_before_their_reach_and_are_asked_at_the_end(load):
             assert set(weight[answers < 9]) == {1.0}
 
 
-def test_readings_share_the_weights_of_their_training(load, monkeypatch, tmp_path, capsys):
-    text_retrieval = load("text_retrieval")
+def test_readings_share_the_weights_of_their_training(
+    text_retrieval, monkeypatch, tmp_path, capsys
+):
     monkeypatch.setattr(text_retrieval, "LENGTHS", (64, 128))
     path = tmp_path / "rows.json"
     options = ["--seeds", 0, "--steps", 1, "--test-rows", 2, "--results", path]

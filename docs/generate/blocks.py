@@ -129,31 +129,31 @@ def _in_short(values, runs, published):
 
 def recovery(model):
     """What stretching loses, and how fast it returns: `model` is small or minilm."""
-    module = benchmark("recovery")
+    module = benchmark("stretching.recovery")
     rows = [row for row in _json("recovery") if row["model"] == model]
-    command = f"benchmarks/recovery.py --models {model}"
+    command = f"stretching.recovery --models {model}"
     return _with(module.table(rows), rows, command, "recovery", "torch")
 
 
 def stretch():
     """What each start of an extended MiniLM loses, and what training recovers."""
-    module, rows = benchmark("stretch"), _json("stretch")
+    module, rows = benchmark("stretching.stretch"), _json("stretch")
 
     def asked(row):
         given = module.others(row["way"], row["settings"])
         note = f"--length {given.pop('length')} --steps {given.pop('steps')}"
         return f"{note} --set {shlex.quote(json.dumps(given))}" if given else note
 
-    command = _commands("stretch", rows, asked)
+    command = _commands("stretching.stretch", rows, asked)
     return _with(module.table(rows), rows, command, "stretch", "torch")
 
 
 def readings(task):
     """The accuracy of each way to read the texts of a task with a frozen encoder."""
-    module = benchmark("readings")
+    module = benchmark("long_texts.readings")
     rows = [row for row in _json("readings") if row["task"] == task]
     both = f"{module.table(rows, task)}\n\n{module.verdict(rows, task)}"
-    return _with(both, rows, f"benchmarks/readings.py {task}", "readings", "torch")
+    return _with(both, rows, f"long_texts.readings {task}", "readings", "torch")
 
 
 def retrieval(task):
@@ -165,7 +165,7 @@ def retrieval(task):
         runs = [row for row in rows if str(length) in row["scores"]]
         measured.setdefault(_seeds(runs), []).append(str(length))
     command = _AGAIN.join(
-        f"benchmarks/passkey.py {seeds} --lengths {' '.join(lengths)}"
+        f"long_texts.passkey {seeds} --lengths {' '.join(lengths)}"
         + " --needles" * (task == "needle")
         for seeds, lengths in measured.items()
     )
@@ -174,19 +174,19 @@ def retrieval(task):
 
 def fine_tuned(task):
     """The accuracy of each way after fine-tuning, and the verdict."""
-    module = benchmark("fine_tuned")
+    module = benchmark("long_texts.fine_tuned")
     rows = [row for row in _json("fine_tuned") if row["task"] == task]
     both = f"{module.table(rows, task)}\n\n{module.verdict(rows, task)}"
-    command = f"benchmarks/fine_tuned.py {task} {_seeds(rows)}"
+    command = f"long_texts.fine_tuned {task} {_seeds(rows)}"
     return _with(both, rows, command, "fine_tuned", "torch")
 
 
 def distant_facts(length):
     """The accuracy of each way on two distant facts, and the verdict."""
-    module = benchmark("distant_facts")
+    module = benchmark("long_texts.distant_facts")
     rows = [row for row in _json("distant_facts") if row["length"] == int(length)]
     both = f"{module.table(rows)}\n\n{module.verdict(rows)}"
-    command = f"benchmarks/distant_facts.py --length {length} {_seeds(rows)}"
+    command = f"long_texts.distant_facts --length {length} {_seeds(rows)}"
     return _with(both, rows, command, "distant_facts", "torch")
 
 
@@ -195,60 +195,62 @@ def gpu_models():
     found = _json("gpu")["rows"]
     devices = ", ".join(sorted({row["device"] for row in found if "device" in row}))
     cases = " ".join(f'"{case}"' for case in dict.fromkeys(row["case"] for row in found))
-    command = f"KERAS_BACKEND=torch python benchmarks/gpu.py --cases {cases}"
+    command = f"KERAS_BACKEND=torch python -m benchmarks.accelerators.gpu --cases {cases}"
     end = f"{devices}; [gpu.json](../../benchmarks/results/gpu.json).\n\n```\n{command}\n```"
-    return f"{benchmark('gpu').table(found)}\n\n{end}"
+    return f"{benchmark('accelerators.gpu').table(found)}\n\n{end}"
 
 
 def distant_context():
     """Who a distant sentence is about, and passages by title, by each way of reading."""
-    module, rows = benchmark("distant_context"), _json("distant_context")
-    command = f"benchmarks/distant_context.py {_seeds(rows)}"
+    module, rows = benchmark("retrieval.distant_context"), _json("distant_context")
+    command = f"retrieval.distant_context {_seeds(rows)}"
     return _with(module.table(rows), rows, command, "distant_context", "torch")
 
 
 def distant_context_mpnet():
     """The same of a second model, before training."""
-    module, rows = benchmark("distant_context"), _json("distant_context_mpnet")
+    module, rows = benchmark("retrieval.distant_context"), _json("distant_context_mpnet")
     libraries = " ".join(map(shlex.quote, dict.fromkeys(row["library"] for row in rows)))
     options = f"--model mpnet --libraries {libraries}"
-    command = _commands("distant_context", rows, lambda row: options)
+    command = _commands("retrieval.distant_context", rows, lambda row: options)
     return _with(module.table(rows), rows, command, "distant_context_mpnet", "torch")
 
 
 def by_position():
     """Documents found by a passage, by its depth and the document's length."""
-    module, rows = benchmark("by_position"), _json("by_position")
+    module, rows = benchmark("retrieval.by_position"), _json("by_position")
     command = _commands(
-        "by_position", rows, lambda row: f"--models {row['model']} --corpora {row['corpus']}"
+        "retrieval.by_position",
+        rows,
+        lambda row: f"--models {row['model']} --corpora {row['corpus']}",
     )
     return _with(module.table(rows), rows, command, "by_position", "torch")
 
 
 def mteb():
     """Scores by MTEB of sentence-transformers and of ours."""
-    module, rows = benchmark("mteb_scores"), _json("mteb")
+    module, rows = benchmark("retrieval.mteb_scores"), _json("mteb")
     table = module.markdown(module.lines(rows))
-    return _with(table, rows, "benchmarks/mteb_scores.py", "mteb", "torch")
+    return _with(table, rows, "retrieval.mteb_scores", "mteb", "torch")
 
 
 def many_texts():
     """What a million vectors cost by engine."""
-    module, rows = benchmark("many_texts"), _json("many_texts")
+    module, rows = benchmark("jobs.many_texts"), _json("many_texts")
     table = module.markdown(module.lines(rows))
-    return _with(table, rows, "benchmarks/many_texts.py", "many_texts", "torch")
+    return _with(table, rows, "jobs.many_texts", "many_texts", "torch")
 
 
 def context_tools():
-    module = benchmark("context_tools")
+    module = benchmark("encodings.context_tools")
     rows = _json("context_tools")
-    return _with(module.table(rows), rows, "benchmarks/context_tools.py", "context_tools")
+    return _with(module.table(rows), rows, "encodings.context_tools", "context_tools")
 
 
 def encodings_2026():
     """The loss of a small language model up to 8 times the trained length, by encoding."""
-    module, rows = benchmark("encodings_2026"), _json("encodings_2026")
-    command = _commands("encodings_2026", rows)
+    module, rows = benchmark("encodings.encodings_2026"), _json("encodings_2026")
+    command = _commands("encodings.encodings_2026", rows)
     return _with(module.table(rows), rows, command, "encodings_2026", "torch")
 
 
@@ -262,7 +264,7 @@ def summary_2026():
             found.setdefault(name_of(row), []).append(value_of(row))
         return {name: statistics.fmean(values) for name, values in found.items()}
 
-    module = benchmark("encodings_2026")
+    module = benchmark("encodings.encodings_2026")
     loss = means(_json("encodings_2026"), lambda r: r["way"], lambda r: r["loss"]["512"])
     tests = [
         means(
@@ -290,69 +292,76 @@ def summary_2026():
 
 def text_retrieval(readings):
     """Facts far back in a text, of the `TOOL_READINGS` or the `ENCODINGS_2026`."""
-    module, rows = benchmark("text_retrieval"), _json("text_retrieval")
+    module, rows = benchmark("encodings.text_retrieval"), _json("text_retrieval")
     table = module.table(rows, getattr(module, readings))
-    return _with(table, rows, "benchmarks/text_retrieval.py", "text_retrieval", "torch")
+    return _with(table, rows, "encodings.text_retrieval", "text_retrieval", "torch")
 
 
 def rotary_collapse():
     """Accuracy far beyond the trained length by way, and the terms of the layers."""
-    module, rows = benchmark("rotary_collapse"), _json("rotary_collapse")
+    module, rows = benchmark("encodings.rotary_collapse"), _json("rotary_collapse")
     both = f"{module.table(rows)}\n\n{module.terms_table(rows)}"
-    return _with(both, rows, _commands("rotary_collapse", rows), "rotary_collapse", "jax")
+    return _with(both, rows, _commands("encodings.rotary_collapse", rows), "rotary_collapse", "jax")
 
 
 def back_to_level():
     """Steps and seconds to 95% after stretching, by masked training and by distillation."""
-    module, rows = benchmark("back_to_level"), _json("back_to_level")
-    command = f"benchmarks/back_to_level.py {_seeds(rows)}"
+    module, rows = benchmark("stretching.back_to_level"), _json("back_to_level")
+    command = f"stretching.back_to_level {_seeds(rows)}"
     return _with(module.table(rows), rows, command, "back_to_level", "torch")
 
 
 def stretched_mlm():
     """MLM accuracy of extended models before training and after a few steps."""
-    module, rows = benchmark("stretched_mlm"), _json("stretched_mlm")
+    module, rows = benchmark("stretching.stretched_mlm"), _json("stretched_mlm")
     both = f"{module.table(rows)}\n\n{module.verdict(rows)}"
-    command = _commands("stretched_mlm", rows, lambda row: f"--steps {row['steps']}")
+    command = _commands("stretching.stretched_mlm", rows, lambda row: f"--steps {row['steps']}")
     return _with(both, rows, command, "stretched_mlm", "torch")
 
 
 def stretched_reactions():
     """MLM accuracy of a pretrained model with its own head, within its length and beyond."""
-    module, rows = benchmark("stretched_reactions"), _json("stretched_reactions")
+    module, rows = benchmark("stretching.stretched_reactions"), _json("stretched_reactions")
     steps = " ".join(f"--steps {steps}" for steps in sorted({row["steps"] for row in rows}))
     alphas = " ".join(str(alpha) for alpha in sorted({row["alpha"] for row in rows}))
-    command = f"benchmarks/stretched_reactions.py --packages FOLDER --alphas {alphas} {steps}"
+    command = f"stretching.stretched_reactions --packages FOLDER --alphas {alphas} {steps}"
     command += f" {_seeds(rows)}"
     return _with(module.table(rows), rows, command, "stretched_reactions", "torch")
 
 
 def stretch_base():
     """Seconds and memory of a step of stretching a model of BERT-base's shape."""
-    module, rows = benchmark("stretch_base"), _json("stretch_base")
-    command = _commands("stretch_base", rows, lambda row: f"--steps {len(row['core_seconds'])}")
+    module, rows = benchmark("stretching.stretch_base"), _json("stretch_base")
+    command = _commands(
+        "stretching.stretch_base", rows, lambda row: f"--steps {len(row['core_seconds'])}"
+    )
     return _with(module.table(rows), rows, command, "stretch_base", "torch OMP_NUM_THREADS=1")
 
 
 def translation():
     """An encoder-decoder and its baselines, with parts of its recipe switched off once."""
-    module, rows = benchmark("translation"), _json("translation")
+    module, rows = benchmark("encodings.translation"), _json("translation")
 
     def asked(row):
         return f"--steps {row['steps']}" + " --beams 4" * ("4 beams" in row["test"])
 
-    command = _commands("translation", [row for row in rows if "way" in row], asked)
+    command = _commands("encodings.translation", [row for row in rows if "way" in row], asked)
     return _with(module.table(rows), rows, command, "translation", "torch")
 
 
 def quantized():
-    table, command = benchmark("quantized").table(_json("quantized")), "benchmarks/quantized.py"
+    table, command = (
+        benchmark("numerics.quantized").table(_json("quantized")),
+        "numerics.quantized",
+    )
     return _with(table, [], f"{command} --models MiniLM", "quantized", "torch")
 
 
 def precision():
-    command = "benchmarks/precision.py --train 320 --test 160   # torch: --test 48"
-    return _with(benchmark("precision").table(_json("precision")), [], command, "precision")
+    command = "numerics.precision --train 320 --test 160   # torch: --test 48"
+    return _with(
+        benchmark("numerics.precision").table(_json("precision")), [], command, "precision"
+    )
 
 
 def loading():
@@ -366,7 +375,7 @@ def loading():
         cells = [f"{s:.1f} s" if s is not None else "–" for s in seconds]
         cells.append(f"{peak:.2f} x weights" if peak else "–")
         rows.append((row["backend"], f"`{row['file']}`", *cells))
-    return _with(_rows(rows), [], f"benchmarks/loading.py --turns {report['turns']}", "loading")
+    return _with(_rows(rows), [], f"jobs.loading --turns {report['turns']}", "loading")
 
 
 def newsgroups():
@@ -382,7 +391,7 @@ def newsgroups():
         for key in ("accuracy", "accuracy_long"):
             cells += [f"{100 * stage['test'][i][key]:.1f}" for stage in stages]
         rows.append(tuple(cells))
-    return _with(_rows(rows), [{"seed": 0}], "benchmarks/newsgroups.py", "newsgroups", "tensorflow")
+    return _with(_rows(rows), [{"seed": 0}], "long_texts.newsgroups", "newsgroups", "tensorflow")
 
 
 def included(path):
@@ -418,7 +427,7 @@ def verdicts():
 
 
 def comparisons():
-    """What changes of the code cost or gained, as benchmarks/compare.py wrote it."""
+    """What changes of the code cost or gained, as benchmarks/steps/compare.py wrote it."""
     found = sorted(RESULTS.glob("compare-*.md"))
     return "\n\n".join(f"## Since {p.stem.partition('-')[2]}\n\n{included(p.name)}" for p in found)
 
@@ -434,7 +443,7 @@ def families():
         near = f"{row['difference']:.1e}" if "difference" in row else "tests"
         page = f"[`{row['model']}`](../families/{row['model']}.md)"
         rows.append((page, name, kinds, row["positions"], row["compared"], near))
-    return _with(_rows(rows), [], "benchmarks/families.py   # on each backend", "families")
+    return _with(_rows(rows), [], "numerics.families   # on each backend", "families")
 
 
 BLOCKS = {
@@ -481,7 +490,7 @@ BLOCKS = {
 
 
 # Between the commands of one block.
-_AGAIN = "\nKERAS_BACKEND=torch python "
+_AGAIN = "\nKERAS_BACKEND=torch python -m benchmarks."
 
 
 def _seeds(rows):
@@ -498,8 +507,7 @@ def _commands(name, rows, asked=lambda row: ""):
         options = " ".join(filter(None, (options, _seeds(runs))))
         calls.setdefault(options, []).append(shlex.quote(way))
     return _AGAIN.join(
-        " ".join(filter(None, (f"benchmarks/{name}.py", options, "--ways", *ways)))
-        for options, ways in calls.items()
+        " ".join(filter(None, (name, options, "--ways", *ways))) for options, ways in calls.items()
     )
 
 
@@ -512,7 +520,7 @@ def _with(table, rows, command, name, backend=None):
         note += f" ({len(known)} of {len(rows)} rows)" * (len(known) < len(rows)) + "; "
     note += f"[{name}.json](../results/{name}.json)."
     variable = f"KERAS_BACKEND={backend} " if backend else ""
-    return f"{table}\n\n{note}\n\n```\n{variable}python {command}\n```"
+    return f"{table}\n\n{note}\n\n```\n{variable}python -m benchmarks.{command}\n```"
 
 
 def _rows(rows):
@@ -535,11 +543,11 @@ def _environment_kept():
 
 
 def benchmark(name):
-    """A module of the benchmarks, which sets variables of the environment when imported."""
-    if str(RESULTS.parent) not in sys.path:
-        sys.path.append(str(RESULTS.parent))
+    """The module SUBPACKAGE.NAME of the benchmarks, which sets variables of the environment."""
+    if str(ROOT) not in sys.path:
+        sys.path.insert(0, str(ROOT))
     with _environment_kept():
-        return importlib.import_module(name)
+        return importlib.import_module(f"benchmarks.{name}")
 
 
 if __name__ == "__main__":

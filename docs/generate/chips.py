@@ -34,7 +34,7 @@ def batches():
     return (
         f"{tables.markdown(rows)}\n\n{note}{found['device']} with {found['limit_mb']:,} MB to use; "
         f"{_versions(found)}. [aot_steps.json](../results/aot_steps.json).\n\n"
-        "```\npython benchmarks/aot_steps.py\n```"
+        "```\npython -m benchmarks.accelerators.aot_steps\n```"
     )
 
 
@@ -49,7 +49,7 @@ def over_chips():
         f"{program['length']:,} tokens over {found['topology']}: {program['mb']:,} MB per chip, of "
         f"which {program['kept_mb']:,} are weights and moments.\n\n{tables.markdown(rows)}\n\n"
         f"{_versions(found)}. [aot_chips.json](../results/aot_chips.json).\n\n"
-        "```\npython benchmarks/aot_chips.py\n```"
+        "```\npython -m benchmarks.accelerators.aot_chips\n```"
     )
 
 
@@ -74,8 +74,8 @@ def layers():
         lines.append(cells)
     return (
         f"{tables.markdown(lines)}\n\n{_versions(found)}. [aot.json](../results/aot.json).\n\n"
-        '```\npython benchmarks/aot.py --encodings all --modes forward "train with dropout" '
-        "--dtypes bfloat16\n```"
+        "```\npython -m benchmarks.accelerators.aot --encodings all "
+        '--modes forward "train with dropout" --dtypes bfloat16\n```'
     )
 
 

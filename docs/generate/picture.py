@@ -73,7 +73,7 @@ ASKED = (
 @styled
 def distance(figure):
     """Whether the right sentence is found first, by the distance back to the name it is about."""
-    study = blocks.benchmark("distant_context")
+    study = blocks.benchmark("retrieval.distant_context")
     rows = json.loads((ROOT / "benchmarks" / "results" / "distant_context.json").read_text("utf-8"))
     looks = {
         study.CONTEXTUAL: ("after contextual training", COLOURS[0], "-", 3),
@@ -106,7 +106,7 @@ def distance(figure):
 @styled
 def positions(figure):
     """Whether a licence is found first, by the depth of the passage that the query is about."""
-    study = blocks.benchmark("by_position")
+    study = blocks.benchmark("retrieval.by_position")
     rows = json.loads((ROOT / "benchmarks" / "results" / "by_position.json").read_text("utf-8"))
     found = study.by([row for row in rows if row["corpus"] == "licences"], "depth")
     ways = [study.WORDS_CHUNKS, study.WORDS, study.CHUNKS, study.FIRST, study.DRAWN[-1]]

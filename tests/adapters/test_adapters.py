@@ -5,7 +5,6 @@ import sys
 
 import numpy as np
 import pytest
-from benchmark_modules import BENCHMARKS
 
 from keras_posenc.adapters import Sides
 from keras_posenc.retrieval import open_embedder
@@ -117,16 +116,13 @@ def test_sklearn(pretrained):
     assert list(map(int, many.model_.label_names)) == list(many.classes_) == list(range(11))
 
 
-def test_mteb_gives_the_scores_of_sentence_transformers(minilm, monkeypatch):
+def test_mteb_gives_the_scores_of_sentence_transformers(minilm):
     mteb = pytest.importorskip("mteb")
     pytest.importorskip("sentence_transformers")
     from sentence_transformers import SentenceTransformer
 
+    from benchmarks.retrieval import long_documents, mteb_passages
     from keras_posenc.adapters import MTEBEncoder
-
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import long_documents
-    import mteb_passages
 
     words = "river house law cat music bread stone war ship tree king school".split()
     rng = np.random.default_rng(0)

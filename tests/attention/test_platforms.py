@@ -52,7 +52,7 @@ def test_the_platform_is_that_of_the_device_that_programs_are_for(traced_for_a_t
 
 @ON_JAX
 def test_on_a_tpu_the_bias_of_path_is_a_kernel_of_its_own(traced_for_a_tpu):
-    """One kernel with the softmax has no room: `benchmarks/aot.py --encodings path`."""
+    """One kernel with the softmax has no room: `benchmarks.accelerators.aot`."""
     import jax
 
     (case,) = (case for case in CASES if str(case) == "path")

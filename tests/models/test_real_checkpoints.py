@@ -18,7 +18,6 @@ from contextlib import nullcontext
 import numpy as np
 import oracles
 import pytest
-from benchmark_modules import BENCHMARKS
 from keras import ops
 from published import answer, token_ids
 
@@ -89,9 +88,8 @@ def checkpoint(request, reactions, tmp_path_factory):
 
 
 def mpnet(folder):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(BENCHMARKS))
-        import data
+    from benchmarks.shared import data
+
     try:
         return pathlib.Path(data.mpnet(folder))
     except importlib.metadata.PackageNotFoundError as error:

@@ -8,7 +8,7 @@ def family_table(differences=None):
 
     Args:
         differences: dict, name of a family -> the largest difference found, as a share of the
-            largest value; `benchmarks/families.py` measures them. None leaves them out.
+            largest value; `benchmarks/numerics/families.py` measures them. None leaves them out.
 
     Returns:
         list of dict, one a family: `model`, `family`, `model_type` (a list), `positions`,

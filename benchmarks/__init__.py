@@ -1,0 +1,1 @@
+"""The project's benchmarks: `python -m benchmarks.SUBPACKAGE.NAME` from the root of a clone."""

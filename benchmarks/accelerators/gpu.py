@@ -1,0 +1,417 @@
+"""Steps on a GPU beside transformers and KerasHub, in bfloat16, and which kernels they ran.
+
+    python -m benchmarks.accelerators.gpu  # everything, in under ten minutes on an H100
+    python -m benchmarks.accelerators.gpu --rows posenc-jax kerashub-jax  # only JAX has CUDA
+    python -m benchmarks.accelerators.gpu --table  # the results as a table, nothing measured
+    python -m benchmarks.accelerators.gpu --anywhere --layers 1 --cases "embed minilm 2x64 0"
+
+A case is a mode, a model, texts x tokens and the rate of attention dropout:
+
+forward   features of an encoder
+train     a step of a classifier with Adam
+embed     vectors of short texts by MiniLM's sizes
+decode    texts x new tokens of a Llama with four key-value heads, greedily, with a cache
+
+BERT is stretched to the length by the hierarchical table; others have a longer one. Weights stay
+float32, the arithmetic is bfloat16 (`mixed_bfloat16`; autocast for transformers). Fused attention
+kernels are read from the compiled program on JAX and from a profile on PyTorch; a row without
+attention dropout that names none took the slow path. On JAX, whose peak of memory never falls, each
+case is a process of its own. Results go to benchmarks/results/gpu.json, each with its device.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import numpy as np
+
+from benchmarks.shared.kept import markdown
+from benchmarks.steps import libraries, rows
+
+RESULTS = rows.RESULTS / "gpu.json"
+ROWS = ["posenc-torch", "transformers", "posenc-jax", "kerashub-jax"]
+FUSED = re.compile(r"fmha|flash|cudnn[\w$]*attention|efficient_attention|mem_eff", re.IGNORECASE)
+STEPS = ((3, 10), (1, 3))  # not timed and timed, of a step and of a text that is decoded
+NO_GPU = "No GPU here for"
+NO_TIME = "no time was left"
+MODERNBERT = {
+    "model_type": "modernbert",
+    "vocab_size": 50368,
+    "hidden_size": 768,
+    "num_hidden_layers": 22,
+    "num_attention_heads": 12,
+    "intermediate_size": 1152,
+    "max_position_embeddings": 16384,
+    "pad_token_id": 0,
+}
+LLAMA = {
+    "model_type": "llama",
+    "vocab_size": 32000,
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "num_key_value_heads": 4,
+    "head_dim": 64,
+    "intermediate_size": 2048,
+    "max_position_embeddings": 4096,
+    "rms_norm_eps": 1e-6,
+    "tie_word_embeddings": False,
+}
+PROMPT = 64
+BERT, MODERN = "bert-base", "modernbert-base"
+# In the order in which they are measured, should the time not suffice for all of them.
+CASES = [
+    f"train {BERT} 8x2048 0.1",
+    f"forward {BERT} 8x2048 0",
+    "embed minilm 256x128 0",
+    "decode llama 8x200 0",
+    f"train {BERT} 32x512 0.1",
+    f"train {BERT} 2x8192 0.1",
+    f"train {BERT} 2x8192 0",
+    f"forward {MODERN} 2x8192 0",
+    f"forward {BERT} 2x8192 0",
+    "decode llama 1x200 0",
+    f"train {BERT} 8x2048 0",
+    f"train {MODERN} 2x8192 0",
+]
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--cases", nargs="+", default=CASES, metavar='"MODE MODEL SHAPE RATE"')
+    parser.add_argument("--layers", type=int, help="fewer layers, for a try")
+    parser.add_argument("--rows", nargs="+", default=ROWS, choices=ROWS)
+    parser.add_argument("--minutes", type=float, default=9.5, help="what runs is ended then")
+    parser.add_argument("--anywhere", action="store_true", help="also without a GPU")
+    parser.add_argument("--results", default=RESULTS, type=pathlib.Path)
+    parser.add_argument("--table", action="store_true")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        for case in arguments.cases:
+            print(json.dumps(measured(arguments, case)), flush=True)
+        return
+    if not arguments.table:
+        measure(arguments)
+    print(table(json.loads(arguments.results.read_text())["rows"]))
+
+
+def measure(arguments):
+    deadline, lines = time.monotonic() + 60 * arguments.minutes, []
+    for name, cases in processes(arguments.rows, arguments.cases):
+        if time.monotonic() >= deadline:
+            lines += [{"row": name, "case": case, "failed": NO_TIME} for case in cases]
+        else:
+            lines += measured_apart(arguments, name, cases, deadline)
+        arguments.results.parent.mkdir(exist_ok=True)
+        arguments.results.write_text(json.dumps({"rows": lines}, indent=1) + "\n")
+
+
+def processes(names, cases):
+    """(row, its cases), one for each process: those of PyTorch first, which compile nothing."""
+    known = [(name, [case for case in cases if serves(name, case)]) for name in names]
+    alone = [(n, mine) for n, mine in known if rows.NAMES[n].backend == "torch" and mine]
+    return alone + [
+        (name, [case])
+        for case in cases
+        for name, mine in known
+        if rows.NAMES[name].backend == "jax" and case in mine
+    ]
+
+
+def serves(name, case):
+    """KerasHub is compared on encoders of BERT's kind."""
+    return rows.NAMES[name].library != "keras_hub" or not {"llama", MODERN} & set(case.split())
+
+
+def measured_apart(arguments, name, cases, deadline):
+    """The lines of a process, which is ended at the deadline, printed as they come."""
+    command = [sys.executable, "-m", __spec__.name, "--one", name, "--cases", *cases]
+    command += ["--anywhere"] * arguments.anywhere
+    command += ["--layers", str(arguments.layers)] if arguments.layers else []
+    environment = rows.environment_of(rows.NAMES[name])
+    environment["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+    lines = []
+    with tempfile.TemporaryFile("w+") as errors:
+        run = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True
+        )
+        timer = threading.Timer(max(0, deadline - time.monotonic()), run.kill)
+        timer.start()
+        for line in filter(lambda line: line.startswith("{"), run.stdout):
+            lines.append(json.loads(line))
+            print(line, end="", flush=True)
+        code = run.wait()
+        timer.cancel()
+        errors.seek(0)
+        message = (errors.read().strip().splitlines() or ["no message"])[-1]
+    if NO_GPU in message:  # the next ones have none either
+        sys.exit(message)
+    if code:
+        why = NO_TIME if time.monotonic() >= deadline else message[:200]
+        lines += [{"row": name, "case": case, "failed": why} for case in cases[len(lines) :]]
+    return lines
+
+
+def measured(arguments, case):
+    mode, model, shape, rate = case.split()
+    batch, length = (int(n) for n in shape.split("x"))
+    row = rows.NAMES[arguments.one]
+    device = jax_device() if row.backend == "jax" else torch_device()
+    if device["kind"] == "cpu" and not arguments.anywhere:
+        sys.exit(
+            f"{NO_GPU} {row.backend}: install its CUDA build, leave {row.name} out of --rows, or "
+            "give --anywhere for a try."
+        )
+    line = {"row": row.name, "case": case, "device": device["name"]}
+    device["begin"]()
+    try:
+        config = config_of(model, row, length, float(rate), arguments.layers)
+        make = {"keras_posenc": posenc, "keras_hub": hub, "transformers": transformers}
+        step, kernels = make[row.library](mode, config, batch, length, device)
+        warm_up, steps = STEPS[mode == "decode"]
+        for _ in range(warm_up):
+            step()
+        seconds = []
+        for _ in range(steps):
+            start = time.perf_counter()
+            step()
+            device["wait"]()
+            seconds.append(time.perf_counter() - start)
+        line |= {"seconds": round(statistics.median(seconds), 5), "peak_mb": device["peak_mb"]()}
+        return {**line, "fused_kernels": kernels()}
+    except Exception as error:  # the other cases of this process are still of use
+        return {**line, "failed": f"{type(error).__name__}: {error}"[:200]}
+
+
+def config_of(model, row, length, rate, layers):
+    if model == "llama":
+        config = dict(LLAMA)
+    elif model == MODERN:
+        config = {**MODERNBERT, "attention_dropout": rate}
+    else:
+        config = libraries.Task(row, "", model, 1, length, 0.1).config(
+            512 if row.ours else max(512, length)
+        )
+        config["attention_probs_dropout_prob"] = rate
+    config["num_hidden_layers"] = layers or config["num_hidden_layers"]
+    return config
+
+
+def arrays(config, batch, length):
+    """Token ids without padding, and labels."""
+    rng = np.random.default_rng(0)
+    tokens = rng.integers(1000, config["vocab_size"], (batch, length)).astype("int32")
+    return tokens, rng.integers(0, rows.CLASSES, batch).astype("int32")
+
+
+def jax_device():
+    import jax
+
+    device = jax.devices()[0]
+    return {
+        "kind": device.platform,
+        "name": device.device_kind,
+        "begin": lambda: None,
+        "wait": lambda: None,  # a step returns numbers, so it has ended
+        "peak_mb": lambda: round((device.memory_stats() or {}).get("peak_bytes_in_use", 0) / 2**20),
+    }
+
+
+def torch_device():
+    import gc
+
+    import torch
+
+    if not torch.cuda.is_available():
+        nothing = {"begin": lambda: None, "wait": lambda: None, "peak_mb": lambda: 0}
+        return {"kind": "cpu", "name": "cpu", **nothing}
+
+    def begin():
+        gc.collect()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+
+    return {
+        "kind": "cuda",
+        "name": torch.cuda.get_device_name(),
+        "begin": begin,
+        "wait": torch.cuda.synchronize,
+        "peak_mb": lambda: round(torch.cuda.max_memory_allocated() / 2**20),
+    }
+
+
+def posenc(mode, config, batch, length, device):
+    import keras
+
+    from keras_posenc import Generator, build_transformer_model
+    from keras_posenc.heads import classifier
+
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    if mode == "decode":
+        model = build_transformer_model(config, with_mlm="linear")
+        generator = Generator(model, max_length=length)
+        prompts, _ = arrays(config, batch, PROMPT)
+        return lambda: generator.predict(prompts, verbose=0), lambda: []
+    encoder = build_transformer_model(
+        config, hierarchical_position=None if "model_type" in config else True
+    )
+    tokens, labels = arrays(config, batch, length)
+    inputs = {"token_ids": tokens, "segment_ids": np.zeros_like(tokens)}
+    inputs = {each.name: inputs[each.name] for each in encoder.inputs}
+    if mode == "train":
+        encoder = classifier(encoder, rows.CLASSES, pooling="cls")
+    return keras_step(mode, encoder, inputs, labels)
+
+
+def hub(mode, config, batch, length, device):
+    import keras
+    import keras_hub
+
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    rate = config["attention_probs_dropout_prob"]
+    backbone = keras_hub.models.BertBackbone(
+        vocabulary_size=config["vocab_size"],
+        num_layers=config["num_hidden_layers"],
+        num_heads=config["num_attention_heads"],
+        hidden_dim=config["hidden_size"],
+        intermediate_dim=config["intermediate_size"],
+        dropout=rate,
+        max_sequence_length=max(512, length),
+    )
+    tokens, labels = arrays(config, batch, length)
+    inputs = {
+        "token_ids": tokens,
+        "segment_ids": np.zeros_like(tokens),
+        "padding_mask": np.ones_like(tokens),
+    }
+    output = backbone.output["sequence_output"]
+    if mode == "train":
+        output = keras.layers.Dense(rows.CLASSES)(backbone.output["pooled_output"])
+    return keras_step(mode, keras.Model(backbone.input, output), inputs, labels)
+
+
+def keras_step(mode, model, inputs, labels):
+    import keras
+
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(1e-4), loss)
+
+    def step():
+        if mode != "train":
+            return model.predict_on_batch(inputs)
+        return float(model.train_on_batch(inputs, labels))
+
+    if keras.backend.backend() == "torch":
+        return step, lambda: profiled(step)
+    return step, lambda: compiled(model, inputs, mode == "train")
+
+
+def compiled(model, inputs, training):
+    """Names of fused attention in the program that XLA makes of the model's pass, with gradients
+    in training."""
+    import jax
+
+    inputs = {key: jax.numpy.asarray(value) for key, value in inputs.items()}
+    weights = [v.value for v in model.trainable_variables]
+    values = [v.value for v in model.non_trainable_variables]
+
+    def run(weights):
+        logits, _ = model.stateless_call(weights, values, inputs, training=training)
+        return logits.astype("float32").sum()
+
+    function = jax.grad(run) if training else run
+    program = jax.jit(function).lower(weights).as_text()
+    return sorted({t for t in re.findall(r"custom_call @([\w.$]+)", program) if FUSED.search(t)})
+
+
+def profiled(step):
+    """Names of the operators of fused attention that one step of PyTorch ran."""
+    import torch
+
+    kinds = [torch.profiler.ProfilerActivity.CPU]  # operators: the kernels' names take minutes
+    with torch.profiler.profile(activities=kinds) as profile:
+        step()
+    return sorted({e.key[:100] for e in profile.key_averages() if FUSED.search(e.key)})
+
+
+def transformers(mode, config, batch, length, device):
+    import torch
+    import transformers as library
+
+    try:
+        import flash_attn  # noqa: F401
+
+        kernel = "flash_attention_2"
+    except ImportError:
+        kernel = "sdpa"
+    kind = {"llama": "Llama", "modernbert": "ModernBert"}.get(config.get("model_type"), "Bert")
+    head = "ForCausalLM" if mode == "decode" else "ForSequenceClassification"
+    config = {key: value for key, value in config.items() if key != "model_type"}
+    if kind == "ModernBert":
+        config |= dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id"), 1)
+        config["sep_token_id"] = 1
+    settings = getattr(library, f"{kind}Config")(**config, num_labels=rows.CLASSES)
+    model = getattr(library, kind + head)._from_config(settings, attn_implementation=kernel)
+    model = model.to(device["kind"]).train(mode == "train")
+    size = PROMPT if mode == "decode" else length
+    tokens, labels = (
+        torch.from_numpy(x.astype("int64")).to(device["kind"]) for x in arrays(config, batch, size)
+    )
+    mask = torch.ones_like(tokens)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-4)
+
+    def step():
+        with torch.autocast(device["kind"], dtype=torch.bfloat16):
+            if mode == "decode":
+                settings = {"do_sample": False, "min_new_tokens": length, "pad_token_id": 0}
+                return model.generate(
+                    tokens, attention_mask=mask, max_new_tokens=length, **settings
+                ).cpu()
+            if mode != "train":
+                with torch.inference_mode():
+                    return model.base_model(tokens, attention_mask=mask).last_hidden_state.cpu()
+            loss = model(tokens, attention_mask=mask, labels=labels).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return float(loss.detach())
+
+    return step, (lambda: []) if mode == "decode" else lambda: profiled(step)
+
+
+def table(lines):
+    """A row per case, a column per row of measurements: milliseconds, memory, and whether a fused
+    kernel ran."""
+    names = list(dict.fromkeys(line["row"] for line in lines))
+    found = {(line["case"], line["row"]): line for line in lines}
+    cases = dict.fromkeys(line["case"] for line in lines)
+    heads = ["case (mode, model, texts x tokens, attention dropout)", *names]
+    cells = [[case, *(cell(found.get((case, name))) for name in names)] for case in cases]
+    return markdown([heads, *cells])
+
+
+def cell(line):
+    if line is None:
+        return ""
+    if "failed" in line:
+        memory = re.search("memory|RESOURCE_EXHAUSTED", line["failed"], re.IGNORECASE)
+        missing = "not measured" if line["failed"] == NO_TIME else "failed"
+        return "out of memory" if memory else missing
+    fused = ", fused" if line["fused_kernels"] else ""
+    return f"{1000 * line['seconds']:,.1f} ms, {line['peak_mb']:,} MB{fused}"
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYTHONWARNINGS", "ignore")
+    main()

@@ -1,0 +1,1 @@
+"""Position encodings and context tools in small models that are trained here."""

@@ -1,0 +1,1 @@
+"""What several subpackages use: pretrained models and texts, rows of results, intervals."""

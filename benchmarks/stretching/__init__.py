@@ -1,0 +1,1 @@
+"""What a stretched BERT loses, and how fast training brings it back."""
