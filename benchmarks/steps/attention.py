@@ -204,7 +204,9 @@ class Heads(PositionalAttention):
 
     def _project(self, query, key, value):
         shape = query.shape
-        heads = [keras.ops.reshape(x, (*shape[:2], HEADS, SIZE)) for x in (query, key, value)]
+        heads = [
+            keras.ops.reshape(x, (*shape[:2], self.num_heads, SIZE)) for x in (query, key, value)
+        ]
         return *heads, lambda output: keras.ops.reshape(output, shape)
 
 
