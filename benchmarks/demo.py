@@ -43,7 +43,7 @@ def main():
     print("  search.html             what each way of searching finds, with an example")
     print("  contextual/report.html  what contextual training found and kept")
     print("\nTraining with labels on long texts, in 7 minutes:")
-    print("  .venv/bin/python -m benchmarks.long_texts.distant_facts")
+    print("  KERAS_BACKEND=torch .venv/bin/python -m benchmarks.long_texts.distant_facts")
 
 
 def search(folder):

@@ -13,6 +13,7 @@ Results go to benchmarks/results/encodings_2026.json, a row for each encoding an
 computed again; the models are kept in build/encodings_2026.
 """
 
+import math
 import pathlib
 
 from benchmarks.encodings.context_tools import (
@@ -33,6 +34,16 @@ from keras_posenc import RandomPositionIds, tasks
 RESULTS = pathlib.Path(__file__).parents[1] / "results" / "encodings_2026.json"
 ROWS, SIZES = 16, {"hidden_size": 32, "intermediate_size": 128}
 RANDOM_IDS = "rotary, random ids"
+ROPE_ID = "RoPE-ID"
+
+
+def in_distribution(head_size):
+    """RoPE-ID: half of the features turn, the slowest of them once within the trained length."""
+    turned = head_size // 2
+    base = (LENGTH / (2 * math.pi)) ** (turned / (turned - 2))
+    return [{"name": "rotary", "rotary_dim": turned, "base": base}]
+
+
 # Way -> the encodings that are trained, and read as they were trained.
 TRAINED = {
     "PoPE": ["pope"],
@@ -42,6 +53,7 @@ TRAINED = {
     "PaTH": ["path"],
     "CoPE": ["cope"],
     RANDOM_IDS: ["rotary"],
+    ROPE_ID: in_distribution(16),
 }
 # Way -> the encodings with which a rotary model reads, by length / 64. Self-Extend makes of
 # distances up to 512 those up to 512 / 16 + 32 - 2 = 62.
@@ -50,7 +62,7 @@ READ_WITH = {
     "Self-Extend": fixed({"name": "self_extend", "group_size": 16, "window": LENGTH // 2}),
     "dual chunk": fixed({"name": "dual_chunk", "chunk_size": LENGTH, "local_size": LENGTH // 4}),
 }
-NEW = ("PoPE", "log-CPB", "content bias", "DAPE", "PaTH", "Self-Extend", "dual chunk")
+NEW = ("PoPE", "log-CPB", "content bias", "DAPE", "PaTH", ROPE_ID, "Self-Extend", "dual chunk")
 
 
 def main():

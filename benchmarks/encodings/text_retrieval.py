@@ -30,7 +30,14 @@ from benchmarks.encodings.context_tools import (
     scaled,
     with_log_n,
 )
-from benchmarks.encodings.encodings_2026 import NEW, RANDOM_IDS, READ_WITH, TRAINED
+from benchmarks.encodings.encodings_2026 import (
+    NEW,
+    RANDOM_IDS,
+    READ_WITH,
+    ROPE_ID,
+    TRAINED,
+    in_distribution,
+)
 from benchmarks.shared.data import CORPORA
 from benchmarks.shared.kept import Study, keys, markdown, options, spread
 from benchmarks.stretching.recovery import compiled
@@ -59,6 +66,7 @@ ENCODINGS_2026 = {
     **{name: TOOL_READINGS[name] for name in ("rotary as it is", "YaRN", "ReRoPE", "window")},
     **{name: (ROTARY, READ_WITH[name]) for name in NEW if name in READ_WITH},
     **{name: (fixed(*TRAINED[name]),) * 2 for name in TRAINED if name != RANDOM_IDS},
+    ROPE_ID: (fixed(*in_distribution(32)),) * 2,
 }
 READINGS = TOOL_READINGS | ENCODINGS_2026
 

@@ -23,6 +23,7 @@ import pathlib
 import numpy as np
 
 from benchmarks.retrieval.calibration import calibrated
+from benchmarks.retrieval.landmarks import Landmarks
 from benchmarks.retrieval.long_documents import CORPORA as COLLECTIONS
 from benchmarks.retrieval.long_documents import DEPTHS, LENGTHS
 from benchmarks.shared.data import CORPORA, MINILM, mpnet
@@ -35,6 +36,7 @@ from keras_posenc.training import contextualize
 
 RESULTS = pathlib.Path(__file__).parents[1] / "results" / "by_position.json"
 PER_LENGTH, CHUNK, WINDOW, LENGTH = 10, 256, 512, 8192
+LANDMARK = 128  # tokens between landmarks
 MODELS = {"MiniLM": lambda: MINILM, "MPNet": mpnet}
 TRAINED = 128  # the length of the texts that both models were last trained on
 LOG_N = [{"name": "log_n", "train_length": TRAINED, "clipped": True}]
@@ -42,6 +44,7 @@ TABLE = {"extension": "hierarchical:0.2,kept_rows=1"}
 STEPS = 60  # of `contextualize`
 WORDS, WORDS_CHUNKS = "BM25", "BM25, best chunk"
 FIRST, CHUNKS = "first 512 tokens", "chunks embedded alone, best one"
+LANDMARKS = "stretched, untrained, log-n, landmarks"
 # Encoder of a way of reading -> its arguments and maximum length.
 UNTRAINED = {
     "512-token windows": ({}, WINDOW),
@@ -56,7 +59,7 @@ UNTRAINED = {
 CONTEXTUAL = "trained by `contextualize`"
 WHOLE, LATE = "one vector", "late chunks, best one"
 CONTEXT = [f"{reader}: {kind}" for reader in (*UNTRAINED, CONTEXTUAL) for kind in (WHOLE, LATE)]
-WAYS = [WORDS, WORDS_CHUNKS, FIRST, CHUNKS, *CONTEXT]
+WAYS = [WORDS, WORDS_CHUNKS, FIRST, CHUNKS, *CONTEXT, LANDMARKS]
 DRAWN = [
     f"512-token windows: {LATE}",
     *(f"stretched, untrained, log-n: {k}" for k in (WHOLE, LATE)),
@@ -125,6 +128,9 @@ class Reading:
     def model(self):
         if self.reader == CONTEXTUAL:
             return trained(self.directory, self.folder.parent, self.seed)
+        if self.reader == LANDMARKS:
+            arguments = {**TABLE, "encodings": LOG_N}
+            return Landmarks(self.directory, self.tokenizer, LANDMARK, LENGTH, **arguments)
         arguments, length = UNTRAINED.get(self.reader, ({}, WINDOW))
         if callable(arguments.get("encodings")):
             layers = json.loads(pathlib.Path(self.directory, "config.json").read_text("utf-8"))
@@ -140,7 +146,7 @@ class Reading:
         if self.kind:
             vectors = self._kept(name, lambda: self._in_context(text))
             return vectors[-1:] if self.kind == WHOLE else vectors[:-1]
-        if self.reader == FIRST:
+        if self.reader in (FIRST, LANDMARKS):
             return self._kept(name, lambda: self.model.predict([text], verbose=0))
         return self._kept(name, lambda: self.model.predict(pieces(text, self.tokenizer), verbose=0))
 
