@@ -20,6 +20,9 @@ episodes   transcripts of 24 episodes of 4,096 tokens, likewise.
 subjects   the same as opening, 700 tokens behind, about other subjects than a person by first name:
            by a surname or a role, inside a sentence, companies and ships, two of one sex, renamed
            halfway (distant_subjects.py).
+licences   clauses of licences, found by the name of the licence, of which no word is near the
+           clause; a natural case (distant_terms.py), for which `make evidence-data` was run. It is
+           not in the default.
 200 documents   the same as opening, 700 tokens behind, with 200 texts.
 sentences  400 single sentences of the tales: the rank correlation of their similarities with those
            by the original model, which is what training costs.
@@ -36,7 +39,7 @@ import pathlib
 
 import numpy as np
 
-from benchmarks.retrieval import distant_subjects, distant_texts
+from benchmarks.retrieval import distant_subjects, distant_terms, distant_texts
 from benchmarks.shared.data import CORPORA, MINILM, mpnet
 from benchmarks.shared.intervals import half_width
 from benchmarks.shared.kept import Study, keys, markdown, options, write_lines
@@ -58,6 +61,7 @@ WINDOWS = "late chunking in 512-token windows"
 WINDOWS_LOG_N = "late chunking in 512-token windows, with log-n"
 LONG_LOG_N = "late chunking, stretched, with log-n, untrained"
 CONTEXTUAL = "late chunking, trained by `contextualize`"
+ON_LICENCES = "late chunking, trained by `contextualize` on these licences"
 # Ways of training -> the arguments of `contextualize`.
 TRAININGS = {
     CONTEXTUAL: {},
@@ -68,6 +72,7 @@ TRAININGS = {
         "steps": 360,
     },
     "late chunking, trained with `steps=360`": {"steps": 360},
+    ON_LICENCES: {},
 }
 # Row of a table -> the two ways that it compares.
 COMPARED = {
@@ -98,16 +103,17 @@ PEOPLE = {
     f"{place} {tokens}": (place, tokens) for place in DISTANCES for tokens in DISTANCES[place]
 }
 NATURAL = ("tales", "episodes")
-SENTENCES = "sentences"
+SENTENCES, LICENCES = "sentences", "licences"
 SUBJECTS = (*distant_subjects.KINDS, distant_subjects.MANY)
-LIBRARIES = (*PEOPLE, *NATURAL, SENTENCES, *SUBJECTS)
+LIBRARIES = (*PEOPLE, *NATURAL, SENTENCES, *SUBJECTS)  # and licences, on request
 
 
 def main():
     parser = options(__doc__, RESULTS, "build/distant_context")
     parser.add_argument("--model", default="minilm", choices=("minilm", "mpnet"))
     parser.add_argument("--ways", nargs="+", default=DEFAULT_WAYS, choices=WAYS)
-    parser.add_argument("--libraries", nargs="+", default=list(LIBRARIES), choices=LIBRARIES)
+    parser.add_argument("--libraries", nargs="+", default=list(LIBRARIES),
+                        choices=[*LIBRARIES, LICENCES])  # fmt: skip
     arguments = parser.parse_args()
     results, folder, checkpoint = arguments.results, arguments.folder, MINILM
     if arguments.model == "mpnet":
@@ -159,6 +165,8 @@ def load(tokenizer, library, seed):
         return distant_texts.people(tokenizer, seed, place, distance)
     if library in SUBJECTS:
         return distant_subjects.library(tokenizer, library, seed)
+    if library == LICENCES:
+        return distant_terms.licences(tokenizer)
     return getattr(distant_texts, library)(tokenizer)
 
 
@@ -168,6 +176,8 @@ def reader(tokenizer, way, seed, folder, checkpoint=MINILM):
         number = list(TRAININGS).index(way)
         output = folder / (f"contextual-{number}-{seed}" if number else f"contextual-{seed}")
         texts, settings = f"{CORPORA}/book-excerpts.tab", TRAININGS[way]
+        if way == ON_LICENCES:
+            texts = distant_terms.licences(tokenizer).texts
         contextualize(checkpoint, texts, output, max_length=LENGTH, seed=seed, **settings)
         return open_embedder(output, max_length=LENGTH)
     if way in UNTRAINED:
@@ -274,7 +284,7 @@ def table(rows):
     """The tables of all libraries."""
     parts = [people_lines(rows, place) for place in DISTANCES]
     parts += [natural_lines(rows, library) for library in NATURAL]
-    parts += [subject_lines(rows), sentence_lines(rows)]
+    parts += [subject_lines(rows), licence_lines(rows), sentence_lines(rows)]
     return "\n\n".join(map(markdown, filter(None, parts)))
 
 
@@ -332,6 +342,24 @@ def subject_lines(rows):
             lines.append([
                 library, *(f"{each.mean():.0f} ± {half_width(each):.0f}" if len(each) else ""
                            for each in cells)])  # fmt: skip
+    return lines
+
+
+def licence_lines(rows):
+    """Top-1 in % with 95% intervals over documents, and the gain over windows, of the licences."""
+    found = {}
+    for row in rows:
+        if row["library"] == LICENCES:
+            found.setdefault(row["way"], []).append(row)
+    lines = [["clauses of licences, found by name", "top-1", "gain over windows"]] if found else []
+    means = {}
+    for way in filter(found.get, WAYS):
+        document, top1 = found[way][0]["document"], np.mean([r["top1"] for r in found[way]], axis=0)
+        means[way] = np.array([100 * top1[np.equal(document, each)].mean()
+                               for each in np.unique(document)])  # fmt: skip
+    for way, value in means.items():
+        gain = interval(value - means[WINDOWS]) if WINDOWS in means and way != WINDOWS else ""
+        lines.append([way, f"{value.mean():.0f} ± {half_width(value):.0f}", gain])
     return lines
 
 

@@ -58,6 +58,11 @@ class Collection:
 
 def licences(per_length, seed=0):
     """Licences in English, `per_length` of each class of length, in random order."""
+    return _chosen(english_licences(), per_length, seed)
+
+
+def english_licences():
+    """Key -> text of licences in English, one of each group."""
     folder = pathlib.Path(package_file("licensedcode-data", "licensedcode/data"))
     texts = {}
     for path in sorted(folder.glob("licenses/*.LICENSE")):
@@ -65,7 +70,7 @@ def licences(per_length, seed=0):
         language = re.search(r"^language: *(\w+)", about, re.M)
         if language is None or language[1] == "en":
             texts[path.stem] = text
-    return _chosen(_one_per_group(_of_length(texts)), per_length, seed)
+    return _one_per_group(_of_length(texts))
 
 
 def speeches(per_length, seed=0):
