@@ -16,10 +16,10 @@ import collections
 import re
 
 import numpy as np
-from data import package_file
-from distant_texts import CHUNK, Library
-from long_documents import WORD, english_licences
 
+from benchmarks.retrieval.distant_texts import CHUNK, Library
+from benchmarks.retrieval.long_documents import WORD, english_licences
+from benchmarks.shared.data import package_file
 from keras_posenc.retrieval import chunk_spans
 
 LENGTH, APART, MOST = 4096, 256, 80

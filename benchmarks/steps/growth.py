@@ -1,7 +1,7 @@
 """How the time and the memory of attention grow with the length.
 
-    KERAS_BACKEND=torch python benchmarks/growth.py          # and with jax: minutes each
-    KERAS_BACKEND=torch python benchmarks/growth.py --table      # the results as a table
+    KERAS_BACKEND=torch python -m benchmarks.steps.growth  # and jax: minutes each
+    KERAS_BACKEND=torch python -m benchmarks.steps.growth --table  # the results as a table
 
 One text, causal attention without the projections, 6 heads of 64, forward and backward, without
 dropout. Each length of each encoding has a process of its own: the processor seconds of the
@@ -17,14 +17,16 @@ import pathlib
 import subprocess
 import sys
 
-import parts  # isort: skip  # before Keras: it leaves one thread to the backends
+# Before Keras: it leaves one thread to the backends.
+from benchmarks.steps import parts  # isort: skip
 import keras
 import numpy as np
-import step
-from attention import SIZE, Heads
-from kept import Study, keys, markdown, options, write_lines
 
-RESULTS = pathlib.Path(__file__).parent / "results" / "growth.json"
+from benchmarks.shared.kept import Study, keys, markdown, options, write_lines
+from benchmarks.steps import step
+from benchmarks.steps.attention import SIZE, Heads
+
+RESULTS = pathlib.Path(__file__).parents[1] / "results" / "growth.json"
 HEADS = 6
 LENGTHS, FROM = (512, 1024, 2048, 4096, 8192), 2048
 WINDOW = {"name": "window", "window": 257}
@@ -57,7 +59,8 @@ def main():
 
 
 def in_a_process(backend, way, length):
-    command = [sys.executable, __file__, "--alone", "--ways", way, "--lengths", str(length)]
+    one = ["--alone", "--ways", way, "--lengths", str(length)]
+    command = [sys.executable, "-m", __spec__.name, *one]
     run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode:
         sys.exit(f"{way} at {length} tokens failed:\n{run.stderr[-2000:]}")
