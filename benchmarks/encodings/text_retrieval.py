@@ -133,7 +133,8 @@ class Facts:
 
 def trained(facts, encodings, seed, steps, folder):
     """The weights of a model that learned on windows of `LENGTH`."""
-    name = encodings[0] if isinstance(encodings[0], str) else encodings[0]["name"]
+    first = encodings[0]
+    name = first if isinstance(first, str) else "-".join(map(str, first.values()))
     path = folder / f"{name}-{steps}-{seed}.weights.h5"
     set_random_seed(seed)
     model = build(facts, encodings)
