@@ -40,6 +40,12 @@ def quick_gelu(x):
     return x * keras.ops.sigmoid(1.702 * x)
 
 
+@keras.saving.register_keras_serializable(package="keras_posenc")
+def leaky_relu(x):
+    """Leaky ReLU with the slope 0.01 below 0, as in Hugging Face; that of Keras has 0.2."""
+    return keras.ops.leaky_relu(x, negative_slope=0.01)
+
+
 # "gelu" is the exact one (erf), as in Hugging Face.
 NAMES = {
     "gelu": gelu,
@@ -49,6 +55,7 @@ NAMES = {
     "gelu_tanh": gelu_tanh,
     "gelu_pytorch_tanh": gelu_tanh,
     "quick_gelu": quick_gelu,
+    "leaky_relu": leaky_relu,
     "swish": "silu",
 }
 

@@ -105,6 +105,7 @@ def test_activations_mean_what_configs_mean():
         "quick_gelu": x / (1 + np.exp(-1.702 * x)),
         "swish": x / (1 + np.exp(-x)),
         "relu": np.maximum(x, 0),
+        "leaky_relu": np.maximum(x, 0.01 * x),
         "linear": x,
     }
     for name, expected in cases.items():
@@ -113,6 +114,25 @@ def test_activations_mean_what_configs_mean():
     assert len(activations.get(["gelu", "linear"])) == 2
     with pytest.raises(ValueError, match="Unknown activation 'gello': give a name Keras knows"):
         activations.get("gello")
+
+
+@pytest.mark.once
+def test_a_name_that_transformers_knows_means_the_same_or_is_refused():
+    import torch
+    from transformers.activations import ACT2FN
+
+    x = np.linspace(-12, 12, 201).astype("float32")
+    compared = set()
+    for name in ACT2FN:
+        try:
+            activation = activations.get(name)
+        except ValueError:
+            continue
+        expected = ACT2FN[name](torch.tensor(x)).detach().numpy()
+        result = numpy(activation(ops.convert_to_tensor(x)))
+        np.testing.assert_allclose(result, expected, atol=2e-6, err_msg=name)
+        compared.add(name)
+    assert {"gelu", "gelu_new", "leaky_relu", "mish", "relu6", "silu"} <= compared
 
 
 def test_the_gradient_of_gelu():
