@@ -21,6 +21,7 @@ from keras_posenc.writing import alone, make_folder, remove, temporary_folder
 
 POSITIONS = "Embedding-Position/embeddings"
 DTYPES = ("float32", "float16", "bfloat16", "float64")
+DTYPE_KEYS = ("dtype", "torch_dtype")
 
 # Hugging Face's class for the heads a model has; the first match counts.
 HEADS = (
@@ -130,6 +131,8 @@ def save_checkpoint(
     if tokenizer is not None:
         raise ValueError("`tokenizer` is written with format='keras_hub' only: leave it out.")
     named = _named(arrays, table, format, dtype)
+    # Of the file that was read, by which transformers would round what is written.
+    config |= {key: _widest(named) for key in DTYPE_KEYS if key in config}
     return _replace_files(directory, lambda folder: WRITERS[format](folder, named, config))
 
 
@@ -282,6 +285,11 @@ def _named(arrays, table, format, dtype):
     if cuts:
         raise ValueError(f"The model has only a part of {', '.join(name for name, _ in cuts)}.")
     return named
+
+
+def _widest(arrays):
+    """The name of the dtype that holds the numbers of all arrays."""
+    return max((array.dtype for array in arrays.values()), key=lambda dtype: dtype.itemsize).name
 
 
 def _architecture(table, model_type, layers):

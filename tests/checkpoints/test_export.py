@@ -43,6 +43,27 @@ def test_transformers_reads_it(tiny_config, arrays, pretraining, tmp_path, same_
 
 
 @pytest.mark.once
+@pytest.mark.parametrize("key", ["dtype", "torch_dtype"])
+def test_transformers_reads_as_many_bits_as_are_written(tiny_config, arrays, tmp_path, key):
+    """The config of a file in bfloat16 says so, and its weights were trained in float32."""
+    import transformers
+
+    model = build_transformer_model(tiny_config | {key: "bfloat16"}, arrays)
+    for dtype in (None, "bfloat16", "float64"):
+        save_checkpoint(model, tmp_path, dtype=dtype)
+        written = dtype or "float32"
+        assert json.loads((tmp_path / "config.json").read_text())[key] == written
+        again = transformers.BertModel.from_pretrained(tmp_path, add_pooling_layer=False)
+        weight = again.embeddings.word_embeddings.weight.detach()
+        assert str(weight.dtype) == f"torch.{written}"
+        if dtype is None:
+            table = model.transformer.layers["Embedding-Token"].embeddings
+            np.testing.assert_array_equal(weight.numpy(), keras.ops.convert_to_numpy(table))
+    save_checkpoint(build_transformer_model(tiny_config, arrays), tmp_path)
+    assert key not in json.loads((tmp_path / "config.json").read_text())
+
+
+@pytest.mark.once
 @pytest.mark.parametrize("stretch", ["hierarchical", "tile", "interpolate", "fresh"])
 def test_stretched_positions_as_plain_rows(tiny_config, arrays, tmp_path, stretch):
     import torch
