@@ -90,11 +90,22 @@ class _Located(ValueError):
 
 
 def _replaced(config, overrides):
-    """A `Config` with other fields, by any of their names."""
+    """A `Config` with other fields, by any of their names, as its file would have it with them."""
     family = FAMILIES[config.family]
     overrides = {family.ours(key): value for key, value in overrides.items()}
-    remaining = config.source and _without_rates(config.source, family, overrides)
-    return dataclasses.replace(config, **overrides, source=remaining)
+    if config.source is None or not overrides:
+        return dataclasses.replace(config, **overrides)
+    if overrides.get("max_position") is not None:  # a file counts those behind the padding id, too
+        overrides["max_position"] += config.position_offset
+    values = config.to_huggingface(config.saved_encodings)
+    before, after = (read_config(values, config.family, **each) for each in ({}, overrides))
+    # What was replaced in the config, and is not in its file.
+    changed = {
+        name: getattr(config, name)
+        for name in FIELDS
+        if name not in overrides and getattr(config, name) != getattr(before, name)
+    }
+    return dataclasses.replace(after, **changed)
 
 
 def _values(source):

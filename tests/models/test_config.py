@@ -1,3 +1,4 @@
+import dataclasses
 import json
 
 import numpy as np
@@ -103,6 +104,35 @@ def test_a_byte_order_mark_and_a_config_are_read(tiny_config, tmp_path):
     config = read_config(tmp_path)
     assert read_config(config) == config
     assert read_config(config, pad_token_id=None).pad_token_id is None
+
+
+ALTERED = [
+    ({}, {"num_hidden_layers": 1, "hidden_act": "relu", "layer_norm_eps": 0.1}),
+    ({"model_type": "modernbert"}, {"num_hidden_layers": 5, "hidden_act": "relu"}),
+    ({"model_type": "mistral", "sliding_window": 4}, {"sliding_window": 8, "causal": False}),
+    ({"model_type": "qwen3", "is_causal": False}, {"causal": True}),
+    ({"model_type": "roberta", "pad_token_id": 1}, {"max_position": 7}),
+    ({"encodings": ["rotary"]}, {"num_hidden_layers": 2}),
+]
+
+
+@pytest.mark.parametrize(("source", "changes"), ALTERED)
+def test_a_config_with_other_fields_is_written_with_them(tiny_config, source, changes):
+    sizes = {**tiny_config, "pad_token_id": 0, **source}
+    before = read_config(sizes)
+    config = read_config(before, **changes)
+    in_file = dict(changes)
+    if "max_position" in in_file:
+        in_file["max_position"] += config.position_offset
+    assert config == read_config(sizes, **in_file)
+    assert read_config(config.to_huggingface(config.saved_encodings)) == config
+    assert config.source.keys() >= set(source)
+
+
+def test_what_was_replaced_in_a_config_stays(tiny_config):
+    config = dataclasses.replace(read_config(tiny_config), norm="pre")
+    other = read_config(config, hidden_act="relu")
+    assert (other.norm, other.hidden_act) == ("pre", "relu")
 
 
 def test_numpy_numbers_are_saved(tiny_config):
