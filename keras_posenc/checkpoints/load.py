@@ -100,7 +100,7 @@ class Loader:
 
     Args:
         checkpoint, table: as in `load_checkpoint`.
-        keep_tokens: list of int or None. The rows of the token table (and of the MLM bias) to keep;
+        keep_tokens: list of int or None. The rows of the token table (and of the MLM head) to keep;
             None keeps all.
         compound_tokens: list. Rows to append, each the mean of rows that were kept: a list of row
             numbers, or a tuple of row numbers and weights.
@@ -127,7 +127,8 @@ class Loader:
         self.edits = {}
         if keep_tokens is not None or compound_tokens:
             tokens = TableRows(keep=keep_tokens, compound=compound_tokens)
-            self.edits = {TOKENS: tokens, "MLM-Bias/bias": tokens}
+            of_head = TableRows(keep=keep_tokens, compound=compound_tokens, columns=True)
+            self.edits = {TOKENS: tokens, "MLM-Bias/bias": tokens, f"{HEAD}/kernel": of_head}
         if position_offset:
             self.edits["Embedding-Position/embeddings"] = TableRows(position_offset)
         self.table, self.new = table, tuple(new)
@@ -265,8 +266,7 @@ class _Step:
         shape = shape[::-1] if transposed else shape
         shape = self.cut.shape(shape) if self.cut else shape
         if rows is not None and shape:
-            rows.check(shape[0])
-            shape = (rows.count(shape[0]), *shape[1:])
+            shape = rows.shape(shape)
         self.reshaped = shape != target
         self.fits = dtype.name in READABLE and shape in (target, flat_shape(name, target))
 

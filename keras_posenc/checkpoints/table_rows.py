@@ -11,15 +11,16 @@ class TableRows:
         keep: list of int or None. The row numbers to keep, in this order; None keeps all.
         compound: list. Rows to append, each the mean of some rows after `keep`: a list of row
             numbers, or a tuple of row numbers and weights.
+        columns: bool. Whether the rows are the variable's columns, as in a head of tokens.
 
     Raises:
         ValueError: if a list is empty, a number is negative, or weights and rows differ in number.
     """
 
-    def __init__(self, skip=0, keep=None, compound=None):
+    def __init__(self, skip=0, keep=None, compound=None, columns=False):
         if skip < 0:
             raise ValueError(f"position_offset must not be negative. Received: {skip}")
-        self.skip = skip
+        self.skip, self.columns = skip, columns
         self.keep = None if keep is None else _row_numbers("keep_tokens", keep)
         self.compound = [_compound(item) for item in compound or ()]
 
@@ -49,8 +50,24 @@ class TableRows:
         selected = count - self.skip if self.keep is None else len(self.keep)
         return selected + len(self.compound)
 
+    def shape(self, shape):
+        """Returns the shape of the variable, given that in the file.
+
+        Raises:
+            ValueError: as `check`.
+        """
+        first, *others = shape[::-1] if self.columns else shape
+        self.check(first)
+        selected = (self.count(first), *others)
+        return selected[::-1] if self.columns else selected
+
     def apply(self, table):
         """Returns the rows of the variable, given those of the file."""
+        if self.columns:
+            return self._selected(table.T).T
+        return self._selected(table)
+
+    def _selected(self, table):
         table = table[self.skip :]
         if self.keep is not None:
             table = table[self.keep]

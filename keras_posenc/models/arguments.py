@@ -8,7 +8,7 @@ from keras_posenc.extension import Extension
 from keras_posenc.models.config import FIELDS
 from keras_posenc.models.families import FAMILIES
 from keras_posenc.models.families.family import ALIASES, nearest
-from keras_posenc.models.families.keys import REQUIRED_VALUES
+from keras_posenc.models.families.keys import REQUIRED_VALUES, SPECIAL_TOKENS
 from keras_posenc.models.heads_in import read_head
 from keras_posenc.models.options import KEYWORDS
 from keras_posenc.untrusted import quote
@@ -82,9 +82,24 @@ def with_vocabulary(config, keep_tokens, compound_tokens):
             if token is not None and token not in keep_tokens:
                 raise ValueError(f"`keep_tokens` must keep the {kind} token, {token}.")
             moved[name] = None if token is None else keep_tokens.index(token)
-        config = dataclasses.replace(config, vocab_size=len(keep_tokens), **moved)
+        source = config.source and _moved_tokens(config.source, keep_tokens)
+        config = dataclasses.replace(config, vocab_size=len(keep_tokens), source=source, **moved)
     more = len(compound_tokens or ())
     return dataclasses.replace(config, vocab_size=config.vocab_size + more)
+
+
+def _moved_tokens(source, keep_tokens):
+    """The keys of a config file with the new ids of its special tokens, without those that are
+    gone."""
+    places = {token: keep_tokens.index(token) for token in reversed(keep_tokens)}
+    moved = {}
+    for key in SPECIAL_TOKENS & source.keys():
+        ids = source[key]
+        if isinstance(ids, list):
+            moved[key] = [places[token] for token in ids if token in places] or None
+        else:
+            moved[key] = places.get(ids)
+    return {**source, **moved}
 
 
 def with_head(config, options):

@@ -12,6 +12,7 @@ from keras_posenc.maps.attention_dropout import ATTENTION_DROPOUT
 from keras_posenc.models.families import FAMILIES
 from keras_posenc.models.families.direction import write_direction
 from keras_posenc.models.families.family import ALIASES
+from keras_posenc.models.families.keys import SPECIAL_TOKENS
 from keras_posenc.models.families.task_heads import saved_head
 from keras_posenc.models.label_names import read_label_names
 from keras_posenc.untrusted import quote
@@ -311,8 +312,8 @@ class Config:
             if values.get(key) is None:
                 values[key] = getattr(self, name)
         names = {field: key for field, key in names.items() if field not in family.required}
-        # "No window" and "no padding" are written, for what is not there has a default.
-        explicit = {*family.keys}
+        # "No window" and "no such token" are written, for what is not there has a default.
+        explicit = {*family.keys, *SPECIAL_TOKENS}
         if family.defaults.get("pad_token_id", DEFAULTS["pad_token_id"]) is not None:
             explicit.add("pad_token_id")
         kept = {k: v for k, v in values.items() if v is not None or k in explicit}

@@ -9,7 +9,7 @@ from keras import ops
 from published import SIZES, answer, publish, token_ids
 from selection import on_all
 
-from keras_posenc import build_transformer_model, save_checkpoint
+from keras_posenc import build_transformer_model, read_config, save_checkpoint
 
 # Of the largest value, in float32.
 TOLERANCE = 1e-5
@@ -260,6 +260,12 @@ def test_tokens_that_there_are_are_kept_and_those_of_esm_are_of_one_text():
     gpt2 = {**SIZES, "model_type": "gpt2", "hidden_act": "gelu_new", "pad_token_id": None}
     kept = build_transformer_model(gpt2, keep_tokens=[3, 5]).transformer.config
     assert (kept.pad_token_id, kept.vocab_size) == (None, 2)
+    config = {**ESM, "mask_token_id": 3, "eos_token_id": [7, 5], "bos_token_id": 8}
+    kept = build_transformer_model(config, keep_tokens=[0, 3, 5]).transformer.config
+    written = kept.to_huggingface()
+    assert (written["mask_token_id"], written["eos_token_id"]) == (1, [2])
+    assert written["bos_token_id"] is None
+    assert read_config(written).zeroed_token_id == 1
     config = {**ESM, "mask_token_id": 3}
     kept = build_transformer_model(config, keep_tokens=[0, 3, 5]).transformer.config
     assert (kept.zeroed_token_id, kept.vocab_size) == (1, 3)
@@ -271,6 +277,26 @@ def test_tokens_that_there_are_are_kept_and_those_of_esm_are_of_one_text():
         build_transformer_model(ESM)
     with pytest.raises(ValueError, match="'esm' knows no other value. Found position_embedding_ty"):
         build_transformer_model({**config, "position_embedding_type": "absolute"})
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("name", ["LlamaForCausalLM", "EuroBertForMaskedLM"])
+def test_an_untied_head_keeps_the_tokens_that_the_table_keeps(name, tmp_path):
+    publish(tmp_path, name, **SIZES, num_key_value_heads=1, tie_word_embeddings=False)
+    keep, compound = [0, 7, 3, 30], [[1, 2], ([1, 3], [3, 1])]
+    whole = build_transformer_model(tmp_path, with_mlm="linear")
+    model = build_transformer_model(
+        tmp_path, with_mlm="linear", keep_tokens=keep, compound_tokens=compound
+    )
+    ids = np.array([[1, 3, 2, 1]], "int32")
+    logits = ops.convert_to_numpy(whole([np.array(keep)[ids]]))[..., keep]
+    means = [logits[..., [1, 2]].mean(-1), logits[..., [1, 3]] @ np.array([0.75, 0.25])]
+    expected = np.concatenate([logits, np.stack(means, -1)], -1)
+    np.testing.assert_allclose(ops.convert_to_numpy(model([ids])), expected, rtol=0, atol=1e-4)
+    save_checkpoint(model, tmp_path / "out")
+    again = build_transformer_model(tmp_path / "out", with_mlm="linear")
+    found = [ops.convert_to_numpy(each([ids])) for each in (model, again)]
+    np.testing.assert_array_equal(*found)
 
 
 # ---------------------------------------------------------------- a head of its own in a tied file

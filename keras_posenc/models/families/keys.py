@@ -129,6 +129,16 @@ READ_BY_ALL = {
     "mask_token_id",
 }
 
+# Which tokens they are; where the ids of tokens change, these do.
+SPECIAL_TOKENS = {
+    "bos_token_id",
+    "cls_token_id",
+    "decoder_start_token_id",
+    "eos_token_id",
+    "mask_token_id",
+    "sep_token_id",
+}
+
 IRRELEVANT = {
     # Who wrote the file, and for what.
     "_commit_hash",
