@@ -2,6 +2,7 @@
 
 from keras_posenc import checks
 from keras_posenc.checkpoints import open_checkpoint
+from keras_posenc.checkpoints.keras_hub.backbones import BACKBONES
 from keras_posenc.models.config_file import read_config
 from keras_posenc.models.families import FAMILIES, choose_family
 from keras_posenc.models.families.task_heads import TASKS, saved_head
@@ -12,6 +13,7 @@ HEADS = {
     "with_pool": "Pooler-Dense/kernel",
     "with_nsp": "NSP-Proba/kernel",
     "with_mlm": "MLM-Bias/bias",
+    "with_discriminator": "Discriminator-Proba/kernel",
 }
 
 
@@ -40,13 +42,39 @@ def heads_in(checkpoint, model=None, config=None):
     config = None if config is None else read_config(config, model)
     family = FAMILIES[config.family] if config else choose_family({}, model)
     table = family.table(config)
+    if checkpoint.format == "keras_hub":
+        table = BACKBONES[checkpoint.backbone].table(family.name)
     if task := _task_in(checkpoint, config, family, table):
         return {"head": task}
-    return {
-        head: True
-        for head, variable in HEADS.items()
-        if variable in checkpoint or any(p.name in checkpoint for p in table.names(variable))
-    }
+    found = {}
+    for head, variable in HEADS.items():
+        if head == "with_mlm" and config is not None:
+            variable = _variable_of_mlm(config)
+        if variable is None:
+            found[head] = _names_head_of_tokens(config, family)
+        else:
+            names = (variable, *(place.name for place in table.names(variable)))
+            found[head] = any(name in checkpoint for name in names)
+    return {head: True for head in found if found[head]}
+
+
+def _variable_of_mlm(config):
+    """A variable that the MLM head of a model has, or None where it is the token table alone."""
+    if config.mlm_bias:
+        return HEADS["with_mlm"]
+    if config.mlm_dense:
+        return "MLM-Dense/kernel"
+    return None if config.tie_word_embeddings else "MLM-Output/kernel"
+
+
+def _names_head_of_tokens(config, family):
+    """Whether a config names transformers' class of a model with token logits."""
+    table = family.table(config)
+    if not (family.causal or "MLM-Output" in table.rows):
+        return False
+    named = (config.source or {}).get("architectures")
+    ending = table.endings.get("ForMaskedLM", "ForMaskedLM")
+    return isinstance(named, list) and bool(named) and str(named[0]).endswith(ending)
 
 
 def _task_in(checkpoint, config, family, table):

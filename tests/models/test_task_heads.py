@@ -10,6 +10,7 @@ from published import SIZES, answer, publish, token_ids
 from selection import on_all
 
 from keras_posenc import build_transformer_model, save_checkpoint
+from keras_posenc.analysis import open_model
 from keras_posenc.heads import classifier, regressor, token_classifier
 from keras_posenc.models.heads_in import heads_in
 from keras_posenc.models.model import model_on
@@ -292,3 +293,60 @@ def test_a_squad_head_of_google(tmp_path):
     again = build_transformer_model(tmp_path, head="question_answering")
     ids, _ = token_ids(9)
     np.testing.assert_array_equal(numbers(again, ids), numbers(model, ids))
+
+
+# ---------------------------------------------------------------- what of a checkpoint is kept
+DECODER = {**SMALL, "num_key_value_heads": 1}
+GPT2 = {"vocab_size": 40, "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 16}
+HEADS_KEPT = [
+    ("BertForPreTraining", SMALL, {"with_pool", "with_nsp", "with_mlm"}),
+    ("ElectraForPreTraining", {**SMALL, "embedding_size": 12}, {"with_discriminator"}),
+    ("ElectraForMaskedLM", {**SMALL, "embedding_size": 12}, {"with_mlm"}),
+    ("ModernBertForMaskedLM", {**MODERN, "decoder_bias": False}, {"with_mlm"}),
+    ("ModernBertModel", MODERN, set()),
+    ("EuroBertForMaskedLM", {**DECODER, "mlp_bias": False}, {"with_mlm"}),
+    ("EuroBertModel", DECODER, set()),
+    ("LlamaForCausalLM", {**DECODER, "tie_word_embeddings": False}, {"with_mlm"}),
+    ("LlamaForCausalLM", {**DECODER, "tie_word_embeddings": True}, {"with_mlm"}),
+    ("LlamaModel", {**DECODER, "tie_word_embeddings": True}, set()),
+    ("Gemma3ForCausalLM", {**DECODER, "head_dim": 8}, {"with_mlm"}),
+    ("GPT2LMHeadModel", GPT2, {"with_mlm"}),
+    ("T5EncoderModel", {"vocab_size": 40, "d_model": 16, "d_kv": 8, "num_layers": 1}, set()),
+]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("name", "config", "heads"),
+    HEADS_KEPT,
+    ids=[f"{n}-{i}" for i, (n, *_) in enumerate(HEADS_KEPT)],
+)
+def test_a_converted_checkpoint_has_all_heads_and_tensors(tmp_path, name, config, heads):
+    """Also a head of tokens without a bias, or without any weight of its own."""
+    from safetensors.numpy import load_file
+
+    publish(tmp_path / "theirs", name, **config)
+    assert heads_in(tmp_path / "theirs", config=tmp_path / "theirs") == dict.fromkeys(heads, True)
+    save_checkpoint(open_model(tmp_path / "theirs"), tmp_path / "ours")
+    files = [
+        # transformers puts no prefix before the names of a model without a head.
+        {tensor.removeprefix("model."): array for tensor, array in load_file(file).items()}
+        for file in (tmp_path / each / "model.safetensors" for each in ("theirs", "ours"))
+    ]
+    assert files[0].keys() == files[1].keys()
+    for tensor, array in files[0].items():
+        np.testing.assert_array_equal(files[1][tensor], array, err_msg=tensor)
+    written = json.loads((tmp_path / "ours" / "config.json").read_text())
+    assert written["architectures"] == [name]
+
+
+@pytest.mark.once
+def test_a_file_without_the_head_that_its_config_names_has_none(tmp_path):
+    """As embedding models made of decoders, whose config names the class they were made of."""
+    publish(tmp_path, "LlamaModel", **DECODER, tie_word_embeddings=False)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(
+        json.dumps(config | {"architectures": ["LlamaForCausalLM"]})
+    )
+    assert heads_in(tmp_path, config=tmp_path) == {}
+    assert heads_in(tmp_path) == {}
