@@ -64,9 +64,11 @@ def _longer(family):
 
 
 def _heads(family):
-    heads = ["the MLM or language-model head (`with_mlm=True`)"] * any(
-        name.startswith("MLM") for name in family.table().rows
-    )
+    rows = family.table().rows
+    # The head of a causal model may be its token table, which has no row of its own.
+    of_tokens = family.causal or any(name.startswith("MLM") for name in rows)
+    heads = ["the MLM or language-model head (`with_mlm=True`)"] * of_tokens
+    heads += ["the discriminator's (`with_discriminator=True`)"] * ("Discriminator-Proba" in rows)
     return ", ".join([*heads, *(TASKS[task] for task in family.heads_of(None))]) or "none"
 
 
