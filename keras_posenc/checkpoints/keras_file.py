@@ -20,7 +20,9 @@ CLASSES = {
     "keras.models": "Model Sequential Functional",
     "keras.src.models.functional": "Functional",
     "keras.src.models.sequential": "Sequential",
-    "keras.dtype_policies": "DTypePolicy DTypePolicyMap QuantizedDTypePolicy",
+    "keras.dtype_policies": """
+        AWQDTypePolicy DTypePolicy DTypePolicyMap GPTQDTypePolicy Int4DTypePolicy
+        QuantizedDTypePolicy QuantizedFloat8DTypePolicy""",
     "keras.layers": """
         Activation Add AdditiveAttention Attention Average AveragePooling1D BatchNormalization
         Bidirectional Concatenate Conv1D Cropping1D Dense DepthwiseConv1D Dot Dropout ELU
@@ -37,6 +39,9 @@ CLASSES = {
         VarianceScaling Zeros""",
     "keras.regularizers": "L1 L2 L1L2 OrthogonalRegularizer",
     "keras.constraints": "MaxNorm MinMaxNorm NonNeg UnitNorm",
+    "keras.quantizers": """
+        AWQConfig AbsMaxQuantizer Float8QuantizationConfig GPTQConfig Int4QuantizationConfig
+        Int8QuantizationConfig""",
     "keras.random": "SeedGenerator",
     "keras.src.random.seed_generator": "SeedGenerator",
 }

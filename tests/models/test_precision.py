@@ -176,6 +176,24 @@ def test_int4_takes_less_space_than_int8(tiny_config, tmp_path):
 
 
 @pytest.mark.once
+@pytest.mark.parametrize("mode", ["int8", "int4", "gptq", "awq"])
+def test_a_quantized_model_of_texts_is_read_again_the_same(pretrained, mode, tmp_path):
+    from keras_posenc import TextModel, Tokenizer, load_text_model
+
+    model = classifier(build_transformer_model(pretrained, hierarchical_position=True), 2)
+    calibrating = mode in ("gptq", "awq")
+    model = calibrated(model, mode, 0) if calibrating else quantized(model, mode)
+    texts = TextModel(model, Tokenizer(pretrained), max_length=16, label_names=["a", "b"])
+    texts.save(tmp_path / "texts")
+    again = load_text_model(tmp_path / "texts")
+    given = ["the whale", "the boat was late"]
+    np.testing.assert_array_equal(again.predict(given), texts.predict(given))
+    # Its numbers are no checkpoint's, whatever it is opened as.
+    with pytest.raises(ValueError, match="Quantized weights are not read: take the checkpoint"):
+        build_transformer_model(pretrained, tmp_path / "texts" / "model.keras")
+
+
+@pytest.mark.once
 def test_other_modes_leave_the_tied_table_alone():
     table = TokenEmbedding(40, 16)
     table.build()
