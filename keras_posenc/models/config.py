@@ -316,6 +316,7 @@ class Config:
         explicit = {*family.keys, *SPECIAL_TOKENS}
         if family.defaults.get("pad_token_id", DEFAULTS["pad_token_id"]) is not None:
             explicit.add("pad_token_id")
+        explicit |= {k for k in values if family.defaults.get(family.ours(k)) is not None}
         kept = {k: v for k, v in values.items() if v is not None or k in explicit}
         values = {names.get(k, k): v for k, v in kept.items()}
         values |= write_direction(self.causal, values, family)

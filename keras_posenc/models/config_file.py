@@ -157,7 +157,12 @@ def _check_spelling(values, family, where):
 def _fields(values, family, where):
     """The fields of `Config` that are given, none of which is missing."""
     fields = {family.ours(key): value for key, value in values.items()}
-    fields = {key: value for key, value in fields.items() if key in FIELDS}
+    # A switch without a value is as the family has it.
+    fields = {
+        key: value
+        for key, value in fields.items()
+        if key in FIELDS and (value is not None or key not in (*FLAGS, *CHOICES))
+    }
     fields = {**family.defaults, **fields, "causal": read_direction(values, family)}
     needed = [f.name for f in dataclasses.fields(Config) if f.default is dataclasses.MISSING]
     missing = [name for name in needed if name in FIELDS and name not in fields]
@@ -166,7 +171,7 @@ def _fields(values, family, where):
             f"Missing in {where}: {', '.join(missing)}. Is it the config of a {family.title}?"
         )
     fields.pop("encodings", None)
-    return {k: v for k, v in fields.items() if v is not None or k not in (*FLAGS, *CHOICES)}
+    return fields
 
 
 def _configured(fields, values, family):

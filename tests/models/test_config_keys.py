@@ -161,6 +161,24 @@ def test_a_model_without_a_window_is_written_without_one():
 
 
 @pytest.mark.once
+@pytest.mark.parametrize("name", ["llama", "modernbert", "eurobert"])
+def test_a_switch_without_a_value_is_as_the_family_has_it(name):
+    base = {**SIZES, "model_type": name}
+    null = dict.fromkeys(("attention_bias", "mlp_bias", "tie_word_embeddings"))
+    assert read_config({**base, **null}) == read_config(base)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("name", ["mistral", "lfm2"])
+def test_as_many_key_value_heads_as_heads_are_written_so(name):
+    """Both have a default of 8, also in transformers."""
+    base = {**SIZES, "model_type": name, "num_key_value_heads": None, "num_attention_heads": 16}
+    config = read_config(base)
+    assert config.num_key_value_heads is None
+    assert read_config(config.to_huggingface()) == config
+
+
+@pytest.mark.once
 @pytest.mark.parametrize("kind", ["llama_bidirec", "bidirectional_pplx_qwen3"])
 def test_types_of_embedding_models_see_all_tokens(kind):
     """NVIDIA's and Perplexity's names for decoders without the causal order."""
