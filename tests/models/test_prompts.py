@@ -56,3 +56,15 @@ def test_padding_that_may_be_a_start_token_is_refused():
     for padded in ([[2, 2, 7, 8]], [[2, 3, 4, 5], [2, 2, 7, 8]]):
         with pytest.raises(ValueError, match="may be padding or a start token. Give lists of ids"):
             generator.predict(np.array(padded), verbose=0)
+
+
+def test_a_text_may_fill_all_positions():
+    """The last token needs none: it is written, and not read."""
+    model, prompt = gpt2(), [7, 8, 9, 3, 4]
+    text = Generator(model, max_length=28).predict([prompt], verbose=0)[0].tolist()
+    whole = np.array([prompt + text[:-1]])
+    assert whole.shape == (1, 32)
+    logits = keras.ops.convert_to_numpy(model(whole))[0, len(prompt) - 1 :]
+    assert logits.argmax(-1).tolist() == text
+    with pytest.raises(ValueError, match="5 tokens and max_length=29 need 33 positions, and the m"):
+        Generator(model, max_length=29).predict([prompt], verbose=0)
