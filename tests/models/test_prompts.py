@@ -62,9 +62,9 @@ def test_a_text_may_fill_all_positions():
     """The last token needs none: it is written, and not read."""
     model, prompt = gpt2(), [7, 8, 9, 3, 4]
     text = Generator(model, max_length=28).predict([prompt], verbose=0)[0].tolist()
-    whole = np.array([prompt + text[:-1]])
+    whole = np.array([prompt + text[:-1]], "int32")
     assert whole.shape == (1, 32)
-    logits = keras.ops.convert_to_numpy(model(whole))[0, len(prompt) - 1 :]
+    logits = keras.ops.convert_to_numpy(model({"token_ids": whole}))[0, len(prompt) - 1 :]
     assert logits.argmax(-1).tolist() == text
     with pytest.raises(ValueError, match="5 tokens and max_length=29 need 33 positions, and the m"):
         Generator(model, max_length=29).predict([prompt], verbose=0)

@@ -46,6 +46,7 @@ class Family:
             BERT's.
         transformer: class or None. Subclass of `Transformer` to build; None for `Transformer`.
         heads: dict or function. Maps a task to its `TaskHead`, or a function Config -> that dict.
+        rescales: bool. Whether other libraries read a scaling of rotary positions in its files.
         positions: str. How it encodes positions, as shown in the table of families.
         compared: str. The reference of its numbers in the tests.
         paper: str. URL of the paper, or of the model where there is none.
@@ -73,6 +74,7 @@ class Family:
     without_type: bool = False
     transformer: type | None = None
     heads: object = dataclasses.field(default_factory=dict)
+    rescales: bool = True
     positions: str = "table"
     compared: str = "transformers"
     paper: str | None = None

@@ -57,6 +57,7 @@ FAMILY = Family(
     },
     keys=ROPE_KEYS,
     required={"tie_word_embeddings": None},
+    rescales=False,
     positions="rotary, neighbouring features",
     compared="its published code",
     paper="https://arxiv.org/abs/2502.19587",

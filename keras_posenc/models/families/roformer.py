@@ -31,6 +31,7 @@ FAMILY = Family(
     keys=ROPE_KEYS,
     required={"rotary_value": (False, None)},
     without_type=True,
+    rescales=False,
     positions="rotary, neighbouring features",
     paper="https://arxiv.org/abs/2104.09864",
 )

@@ -75,12 +75,13 @@ def rescaled(source, scaling, family):
         family: `Family`, whose keys they are.
 
     Returns:
-        dict, or None if config files of the family have no such scaling.
+        dict, or None if no other library reads such a scaling in config files of the family.
     """
     scaling = {"rope_type": scaling.get("rope_type", scaling.get("type")), **scaling}
     scaling.pop("type", None)
     other_length = scaling["rope_type"] == "dynamic" and ORIGINAL in scaling
-    if scaling["rope_type"] not in PUBLISHED or other_length or "rope_scaling" not in family.keys:
+    known = scaling["rope_type"] in PUBLISHED and not other_length
+    if not (known and family.rescales and "rope_scaling" in family.keys):
         return None
     source = {key: value for key, value in source.items() if key != ORIGINAL}
     parameters = source.get("rope_parameters")
