@@ -6,6 +6,7 @@ import pytest
 from conftest import TINY_CONFIG, WORDS
 
 from keras_posenc import Tokenizer, build_transformer_model, finetune, pretrain, save_checkpoint
+from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.models.heads_in import heads_in
 from keras_posenc.text import CausalBatches, read_texts
 from keras_posenc.training import pretrain_summary, pretraining, progress, runs
@@ -34,6 +35,26 @@ def texts(corpus):
 def weights(folder):
     model = build_transformer_model(folder, with_mlm=True)
     return {v.path: keras.ops.convert_to_numpy(v) for v in model.trainable_variables}
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("kind", ["eurobert", "llama"])
+def test_an_untied_head_is_trained_further(kind, texts, tmp_path):
+    """It has no bias to be found by."""
+    sizes = {key: value for key, value in TINY_CONFIG.items() if key != "type_vocab_size"}
+    config = sizes | {"model_type": kind, "hidden_act": "silu", "pad_token_id": 0}
+    source = build_transformer_model(config, with_mlm=True)
+    save_checkpoint(source, tmp_path / "source")
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+    (tmp_path / "source" / "vocab.txt").write_text("\n".join(vocabulary) + "\n", encoding="utf-8")
+    objective = "causal" if kind == "llama" else "mlm"
+    settings = SETTINGS | {"steps": 1, "optimizer": "adamw:1e-4", "objective": objective}
+    metrics = pretrain(tmp_path / "source", texts, tmp_path / "out", verbose=False, **settings)
+    assert not metrics["new_head"]
+    before, after = (
+        open_checkpoint(tmp_path / each)["lm_head.weight"] for each in ("source", "out")
+    )
+    assert 0 < np.abs(after - before).max() < 1e-3
 
 
 @pytest.mark.once
