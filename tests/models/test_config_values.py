@@ -252,6 +252,23 @@ def test_the_head_in_the_file_counts_its_labels(tmp_path, tiny_config):
     assert again.transformer.config.label_names == model.transformer.config.label_names
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_config_without_labels_has_those_of_the_head(tmp_path, tiny_config, count):
+    """Two where nothing says more, also in transformers; a regressor has one."""
+    from keras_posenc.checkpoints import save_checkpoint
+
+    task = {"head": "sequence_classification"}
+    labels = [f"name {i}" for i in range(count)]
+    save_checkpoint(build_transformer_model(tiny_config, label_names=labels, **task), tmp_path)
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text())
+    config = {key: value for key, value in config.items() if "label" not in key}
+    path.write_text(json.dumps(config))
+    model = build_transformer_model(tmp_path, **task)
+    assert model.output_shape == (None, count)
+    assert model.transformer.config.label_names == [f"LABEL_{i}" for i in range(count)]
+
+
 def test_the_first_files_of_ultrabert_list_windows_and_bases_by_layer():
     sizes = {**SIZES, "model_type": "ultrabert", "num_hidden_layers": 3}
     keys = {"attention_windows": [3, None, 3], "rope_theta": [50.0, 7000.0, 50.0]}
