@@ -190,3 +190,14 @@ def test_shared_layers_have_the_encodings_of_all_their_blocks():
     first = build_transformer_model(TINY_CONFIG, return_keras_model=False)
     with pytest.raises(ValueError, match="of block 0 must be those of its layer .*: ... Received"):
         build_transformer_model(TINY_CONFIG, layers=first.layers, encodings=["rotary"])
+
+
+@pytest.mark.once
+def test_other_distances_keep_what_they_were_given():
+    """And take the rest from the rotary encoding of the family."""
+    sizes = dict(vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=1)
+    sizes |= {"intermediate_size": 9, "model_type": "roformer", "rope_theta": 500.0}
+    for given, base in (({}, 500.0), ({"base": 77.0}, 77.0)):
+        model = build_transformer_model(sizes, encodings=[{"name": "rerope", "window": 3, **given}])
+        (encoding,) = model.get_layer("Transformer-0-MultiHeadSelfAttention").encodings
+        assert (encoding.base, encoding.layout, encoding.window) == (base, "interleaved", 3)

@@ -298,15 +298,6 @@ def test_a_token_without_a_chance_is_never_drawn():
     assert ops.convert_to_numpy(draw(logits, ends, top_p=0.8)).tolist() == [2, 1]
 
 
-@pytest.mark.once
-def test_no_more_tokens_are_left_than_have_the_probability():
-    """The likeliest one of two has half of it, which is enough."""
-    logits = ops.zeros((8, 2))
-    uniform = ops.convert_to_tensor((np.arange(8) / 8).astype("float32"))
-    assert ops.convert_to_numpy(draw(logits, uniform, top_p=0.5)).tolist() == [0] * 8
-    assert ops.convert_to_numpy(draw(logits, uniform, top_p=0.6)).tolist() == [0] * 4 + [1] * 4
-
-
 def test_draws_are_those_of_the_seed(tmp_path):
     def generator(seed=3):
         return Generator(model, end_id=2, max_length=5, temperature=3.0, n=4, seed=seed)

@@ -141,3 +141,15 @@ def test_a_program_without_the_library_learns_what_to_import(tmp_path, monkeypat
     guide = pathlib.Path(__file__).parents[2] / "docs" / "guides" / "delivery.md"
     quoted = re.search(r'Keras reports "(.*?)",', " ".join(guide.read_text("utf-8").split()))[1]
     assert quoted in str(error.value)
+
+
+@pytest.mark.once
+def test_a_file_serves_the_positions_that_it_was_saved_with(tmp_path):
+    """Without an argument of positions."""
+    model = build_transformer_model(SMALL, hierarchical_position=0.3)
+    model.save(tmp_path / "model.keras")
+    again = build_transformer_model(SMALL, tmp_path / "model.keras")
+    ids, _ = token_ids(40)
+    feeds = {"token_ids": ids, "segment_ids": 0 * ids}
+    found = [ops.convert_to_numpy(m(feeds, training=False)) for m in (model, again)]
+    np.testing.assert_array_equal(*found)

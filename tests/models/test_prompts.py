@@ -1,11 +1,13 @@
-"""Padding of prompts by a token that the model does not mask, as GPT-2's end of text."""
+"""Prompts: padding by a token that the model does not mask, as GPT-2's end of text, and room."""
 
 import keras
 import numpy as np
 import pytest
 
-from keras_posenc import Generator, build_transformer_model
+from keras_posenc import Generator, PositionalAttention, build_transformer_model
 from keras_posenc.models.generation.prompts import prepare
+from keras_posenc.models.generation.sampling import draw
+from keras_posenc.positions.learned import LearnedPositionEmbedding
 
 pytestmark = pytest.mark.once
 
@@ -68,3 +70,28 @@ def test_a_text_may_fill_all_positions():
     assert logits.argmax(-1).tolist() == text
     with pytest.raises(ValueError, match="5 tokens and max_length=29 need 33 positions, and the m"):
         Generator(model, max_length=29).predict([prompt], verbose=0)
+
+
+def test_positions_that_begin_later_leave_less_room():
+    """A table of 10 rows, the first 3 of which no text reads."""
+    keras.utils.set_random_seed(0)
+    tokens = keras.Input((None,), dtype="int32", name="token_ids")
+    x = LearnedPositionEmbedding(10, 8)(keras.layers.Embedding(13, 8)(tokens), offset=3)
+    x = PositionalAttention(2, 4)(x, x, use_causal_mask=True)
+    model = keras.Model(tokens, keras.layers.Dense(13)(x))
+    prompt = [7, 8, 9]
+    text = Generator(model, max_length=5).predict([prompt], verbose=0)[0].tolist()
+    whole = np.array([prompt + text[:-1]], "int32")
+    logits = keras.ops.convert_to_numpy(model(whole))[0, len(prompt) - 1 :]
+    assert logits.argmax(-1).tolist() == text
+    with pytest.raises(ValueError, match="max_length=6 need 8 positions, and the model has 7"):
+        Generator(model, max_length=6).predict([prompt], verbose=0)
+
+
+def test_no_more_tokens_are_left_than_have_the_probability():
+    """The likelier one of two has half of it, which is enough."""
+    logits = keras.ops.zeros((8, 2))
+    uniform = keras.ops.convert_to_tensor((np.arange(8) / 8).astype("float32"))
+    for top_p, expected in ((0.5, [0] * 8), (0.6, [0] * 4 + [1] * 4)):
+        tokens = keras.ops.convert_to_numpy(draw(logits, uniform, top_p=top_p))
+        assert tokens.tolist() == expected

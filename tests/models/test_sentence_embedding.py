@@ -19,6 +19,7 @@ from keras_posenc import (
     read_texts,
 )
 from keras_posenc.heads import MaskedPooling
+from keras_posenc.models.pooling import POOLINGS
 from keras_posenc.retrieval import LateSpans, open_embedder
 from keras_posenc.retrieval.prediction import predicted
 from keras_posenc.text import truncation
@@ -236,7 +237,7 @@ def test_an_encoder_alone(pretrained):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("pooling", ["weighted_mean", "sqrt_mean"])
+@pytest.mark.parametrize("pooling", POOLINGS)
 def test_a_pooling_without_a_mask_is_of_all_tokens(pooling):
     x = np.random.default_rng(0).normal(size=(2, 5, 3)).astype("float32")
     layer = MaskedPooling(pooling)
