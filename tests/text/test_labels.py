@@ -175,6 +175,24 @@ def test_an_answer_is_in_the_windows_that_hold_it(tokenizer, books):
     assert [weight for _, weight in by_row(cut)] == [0, 1]
 
 
+def test_an_answer_may_have_spaces_at_its_ends(tokenizer):
+    """Also where the passage ends with it, and no token stands in the last space."""
+    for words, span in ((" one two ", (0, 5)), (" one two ", (4, 9)), (" one\n", (0, 5))):
+        first = next(n for n, word in enumerate(("one", "two")) if word in words[slice(*span)])
+        batches = TextBatches([("who", words)], SpanLabels([span]), tokenizer, shuffle=False)
+        ((place, weight),) = by_row(batches)
+        assert weight == 1 and place.tolist() == [first + 3] * 2
+    batches = TextBatches([["one", "two"]], SpanLabels([(4, 7)]), tokenizer, shuffle=False)
+    assert [place.tolist() for place, _ in by_row(batches)] == [[2, 2]]
+
+
+def test_windows_of_a_text_without_spans_are_outside(tokenizer):
+    labels, text = TagLabels([[]], ["O", "B-X", "I-X"]), "one two three four five"
+    batches = TextBatches([text], labels, tokenizer, max_length=5, stride=1, shuffle=False)
+    rows = by_row(batches)
+    assert len(rows) == 2 and all(weights.sum() == 3 and not tags.any() for tags, weights in rows)
+
+
 def test_several_classes_numbers_and_next_tokens():
     texts = [[5, 6, 7], [8]]
     options = {"shuffle": False, "pad_to": 1}
@@ -250,6 +268,8 @@ WORDS = ["one", "two"]
         ([["a b"]], lambda: TagLabels([["O"]]), ValueError, "has the word 'a b': words are not em"),
         ([("q", "abc")], lambda: SpanLabels([(1, 4)]), ValueError, "beyond its passage of 3 char"),
         ([("q", "abc")], lambda: SpanLabels([(2, 2)]), ValueError, "beyond its passage"),
+        ([("q", "a b")], lambda: SpanLabels([(1, 2)]), ValueError, "no character except spaces"),
+        ([("q", "a \0 b")], lambda: SpanLabels([(2, 3)]), ValueError, "in which stands no token"),
         (
             [("q", "abc")],
             lambda: SpanLabels([(1.0, 2)]),

@@ -36,13 +36,19 @@ class SpanLabels(Labels):
     def encode(self, texts, rows):
         if self.values is None:
             return None
+        spans = []
         for number, (text, span) in enumerate(zip(texts, self.values, strict=True)):
-            check_span(number, passage_of(text), span)
+            passage = passage_of(text)
+            check_span(number, passage, span)
+            spans.append(span if span is None else _without_spaces(passage, span))
         side = int(is_pair(texts[0]))
-        places = [span_place(row, self.values[row.text], side) for row in rows]
+        places = [span_place(row, spans[row.text], side) for row in rows]
         answered = {row.text for row, place in zip(rows, places, strict=True) if place}
+        for row in rows:
+            if row.text not in answered and _is_seen(row, spans[row.text], side):
+                _refuse_empty(row.text, self.values[row.text], "token")
         return [
-            (place or (0, 0), self.values[row.text] is None or row.text in answered)
+            (place or (0, 0), spans[row.text] is None or row.text in answered)
             for row, place in zip(rows, places, strict=True)
         ]
 
@@ -57,7 +63,10 @@ def is_pair(text):
 
 
 def passage_of(text):
-    """The text in which the answers are: the second of a pair, or the only one."""
+    """The text in which the answers are: the second of a pair, or the only one, words with a space
+    between."""
+    if isinstance(text, list) and all(isinstance(word, str) for word in text):
+        return " ".join(text)
     return text[1] if is_pair(text) else text
 
 
@@ -69,14 +78,29 @@ def span_place(row, span, side):
         span: (start, end) in characters, or None.
         side: 1 if it is of the second text of a pair, else 0.
     """
+    if not _is_seen(row, span, side):
+        return None
+    sides, begins, stops = row.offsets.T
+    inside = np.flatnonzero((sides == side) & (begins < span[1]) & (stops > span[0]))
+    return (int(inside[0]), int(inside[-1])) if len(inside) else None
+
+
+def _is_seen(row, span, side):
+    """Whether a row reads the passage from before a span, (start, end) or None, to behind it."""
     sides, begins, stops = row.offsets.T
     passage = np.flatnonzero(sides == side)
     if span is None or not len(passage):
-        return None
-    inside = passage[(begins[passage] < span[1]) & (stops[passage] > span[0])]
-    if not len(inside) or begins[passage[0]] > span[0] or stops[passage[-1]] < span[1]:
-        return None
-    return int(inside[0]), int(inside[-1])
+        return False
+    return begins[passage[0]] <= span[0] and stops[passage[-1]] >= span[1]
+
+
+def _without_spaces(passage, span):
+    """A span without the spaces at its ends, which are in no token."""
+    if not isinstance(passage, str):
+        return span
+    start, end = span
+    words = passage[start:end]
+    return end - len(words.lstrip()), start + len(words.rstrip())
 
 
 def check_span(number, passage, span):
@@ -84,7 +108,7 @@ def check_span(number, passage, span):
 
     Raises:
         TypeError: if it is neither None nor two ints.
-        ValueError: if it is not within.
+        ValueError: if it is not within, or has spaces only.
     """
     if span is None:
         return
@@ -98,3 +122,12 @@ def check_span(number, passage, span):
             f"Text {number} has the answer {quote(tuple(span))}, beyond its passage of "
             f"{len(passage)} characters: `start` is from 0 and `end` after the last character."
         )
+    if isinstance(passage, str) and not passage[span[0] : span[1]].strip():
+        _refuse_empty(number, span, "character except spaces")
+
+
+def _refuse_empty(number, span, what):
+    raise ValueError(
+        f"Text {number} has the answer {quote(tuple(span))}, in which stands no {what}: give the "
+        "places of its words, or None for no answer."
+    )

@@ -116,7 +116,8 @@ def words_of(row, starts, ends):
     is_first = inside & (np.diff(words, prepend=-1) != 0)
     if row.window:
         head = int(np.argmax(sides >= 0))
-        is_first[head] &= begins[head] <= starts[words[head]]
+        if is_first[head]:
+            is_first[head] = begins[head] <= starts[words[head]]
     return words, is_first
 
 
