@@ -48,15 +48,18 @@ def average_checkpoints(model, paths):
     if optimizer is not None and not optimizer.built:
         # The files contain optimizer variables, and Keras loads all or nothing.
         optimizer.build(model.trainable_variables)
-    before = _values(model)
-    total = [np.zeros(value.shape) for value in before]
+    # Loading sets the optimizer, too. Copies: on PyTorch arrays share their memory with variables.
+    everything = [*model.variables, *(optimizer.variables if optimizer is not None else ())]
+    before = [np.array(ops.convert_to_numpy(variable)) for variable in everything]
+    total = [np.zeros(variable.shape) for variable in _floats(model)]
     try:
         for path in paths:
             model.load_weights(path)
             for number, value in enumerate(_values(model)):
                 total[number] += value
     except Exception:
-        _assign(model, before)
+        for variable, value in zip(everything, before, strict=True):
+            variable.assign(value)
         raise
     _assign(model, [value / len(paths) for value in total])
     return model
