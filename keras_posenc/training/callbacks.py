@@ -17,6 +17,8 @@ REFUSED = {
 }
 # They set a learning rate that a schedule computes.
 SETS_RATE = (keras.callbacks.ReduceLROnPlateau, keras.callbacks.LearningRateScheduler)
+# The one key of what stands for a dict whose keys are no strings, such as the numbers of epochs.
+ITEMS = "items of a dict"
 
 
 class RunCallbacks:
@@ -48,7 +50,7 @@ class RunCallbacks:
             before = attributes.get("begun", begun)
             for name, value in attributes.get("values", {}).items():
                 if repr(begun.get(name)) == repr(before.get(name)):  # nan is nan
-                    setattr(callback, name, value)
+                    _set(callback, name, _restored(value))
             for name, places in attributes.get("arrays", {}).items():
                 found = [arrays[place] for place in places["places"]]
                 setattr(callback, name, found if places["list"] else found[0])
@@ -198,7 +200,11 @@ def _is_plain(value):
     if isinstance(value, list):
         return all(map(_is_plain, value))
     if isinstance(value, dict):
-        return all(isinstance(key, str) for key in value) and all(map(_is_plain, value.values()))
+        return all(map(_is_key, value)) and all(map(_is_plain, value.values()))
+    return _is_key(value)
+
+
+def _is_key(value):
     return value is None or isinstance(value, (str, bool, int, float, np.number, np.bool_))
 
 
@@ -206,8 +212,30 @@ def _plain(value):
     if isinstance(value, list):
         return [_plain(each) for each in value]
     if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
+        if all(type(key) is str for key in value) and ITEMS not in value:
+            return {key: _plain(each) for key, each in value.items()}
+        return {ITEMS: [[_plain(key), _plain(each)] for key, each in value.items()]}
     return value.item() if isinstance(value, np.generic) else value
+
+
+def _restored(value):
+    """What `_plain` was given."""
+    if isinstance(value, list):
+        return [_restored(each) for each in value]
+    if isinstance(value, dict):
+        items = value[ITEMS] if value.keys() == {ITEMS} else value.items()
+        return {key: _restored(each) for key, each in items}
+    return value
+
+
+def _set(callback, name, value):
+    """Sets an attribute; a `Counter` or a `defaultdict` stays one."""
+    current = getattr(callback, name, None)
+    if isinstance(current, dict) and isinstance(value, dict) and type(current) is not dict:
+        current.clear()
+        current.update(value)
+    else:
+        setattr(callback, name, value)
 
 
 class OneEpoch(keras.callbacks.Callback):

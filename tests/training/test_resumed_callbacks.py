@@ -1,5 +1,6 @@
 """What callbacks of Keras find in a resumed run: the state and the files of one without a pause."""
 
+import collections
 import csv
 import json
 
@@ -92,6 +93,30 @@ def test_a_resumed_callback_is_as_without_a_pause(tmp_path, name, pause):
         part.callbacks.end({"loss": LOSSES[-1]})
     files = [sorted(each.name for each in (tmp_path / f).iterdir()) for f in ("whole", "parts")]
     assert files[0] == files[1]
+
+
+class Remembering(keras.callbacks.Callback):
+    """Keeps what it sees by the numbers of epochs."""
+
+    def __init__(self):
+        super().__init__()
+        self.counts = collections.Counter()
+        self.by_epoch, self.named = {}, {"items of a dict": 1, "lists": [{1.5: {None: "x"}}]}
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.counts[epoch % 2] += 1
+        self.by_epoch[np.int64(epoch)] = [np.float32(logs["loss"])]
+
+
+def test_dicts_by_numbers_are_restored(tmp_path):
+    part = Part(lambda _: Remembering(), tmp_path)
+    part.run(range(2))
+    part.callback.named["more"] = True
+    again = Part(lambda _: Remembering(), tmp_path, 1.0, *part.dies())
+    again.run([2])
+    assert again.callback.by_epoch == {0: [3.0], 1: [2.0], 2: [2.5]}
+    assert again.callback.counts == collections.Counter({0: 2, 1: 1})
+    assert again.callback.named == part.callback.named
 
 
 def test_a_log_has_one_header_and_each_epoch_once(tmp_path):

@@ -131,7 +131,8 @@ def finetune(
             `on_epoch_end` comes after the validation and has its scores as "val_...".
             `EarlyStopping(restore_best_weights=True)` ends all stages, and its best weights are
             evaluated and saved. A resumed run gives each callback back its attributes that are
-            numbers, strings, lists, dicts or arrays, the best weights among them.
+            numbers, strings, arrays, lists of arrays, or lists and dicts of numbers and strings;
+            the best weights are among them.
         seed: int. Seed of the batches, the dropout and the new weights.
         cache: path of a folder for training texts that are larger than memory. The files are then
             read in parts, and their tokens are computed once and read from the folder. A pattern of
