@@ -52,6 +52,8 @@ def _plain(path, number, cell):
     """A cell as a label or a text may be; some writers leave texts as bytes."""
     if isinstance(cell, list):
         return [_plain(path, number, part) for part in cell]
+    if isinstance(cell, dict):
+        return {key: _plain(path, number, part) for key, part in cell.items()}
     if isinstance(cell, bytes):
         try:
             return cell.decode("utf-8")

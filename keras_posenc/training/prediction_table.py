@@ -8,6 +8,8 @@ import pathlib
 
 from keras_posenc import checks
 from keras_posenc.text.files import READERS, ids_in, read_rows
+from keras_posenc.text.tagged import COLUMNS as WORD_COLUMNS
+from keras_posenc.training.finetuning.tag import TagPrediction
 from keras_posenc.untrusted import cell, json_line, quote, visible
 from keras_posenc.writing import write_text
 
@@ -40,7 +42,7 @@ def predictions_table(predictions, source=None, form="tsv"):
     'row\\tlabel\\tprobability\\n1\\tb\\t0.7500'
     """
     checks.choice("form", form, FORMATS)
-    name, ids = ids_in(*_table(source, len(predictions)))
+    name, ids = ids_in(*_table(source, predictions))
     if form == "jsonl":
         pairs = zip(ids, predictions, strict=True)
         return "\n".join(json_line({name: number, **each._asdict()}) for number, each in pairs)
@@ -52,8 +54,9 @@ def write_predictions(path, predictions, source=None):
     """Writes predictions to a file, beside the columns of what was predicted.
 
     A .csv or .tsv file has the columns of `source` as they are, then those of the predictions, such
-    as predicted_label and predicted_probability. A .jsonl file has the objects of `source` with
-    `prediction`, which has all that is predicted.
+    as predicted_label and predicted_probability. Of objects it has all keys that occur; what is no
+    str is JSON. A .jsonl file has the objects of `source` with `prediction`, which has all that is
+    predicted.
 
     Args:
         path: the file to write, .csv, .tsv or .jsonl; its folder is created.
@@ -80,7 +83,7 @@ def write_predictions(path, predictions, source=None):
             f"path={quote(str(path))}: predictions are written to a file that ends in "
             f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}."
         )
-    columns, rows = _table(source, len(predictions))
+    columns, rows = _table(source, predictions)
     if path.suffix == ".jsonl":
         _check_free(source, columns, ["prediction"])
         pairs = zip(rows, predictions, strict=True)
@@ -95,14 +98,17 @@ def write_predictions(path, predictions, source=None):
     return path
 
 
-def _table(source, count):
+def _table(source, predictions):
     """(columns, rows as dicts) of what was predicted; the numbers of its rows if it is no table."""
+    count = len(predictions)
     if isinstance(source, (str, os.PathLike)):
-        if pathlib.Path(source).suffix.lower() not in READERS:
+        if not _is_table(pathlib.Path(source).suffix.lower(), predictions):
             source = None
         else:
             columns, numbered, _ = read_rows(source, READERS)
-            columns, rows = list(columns), [row for _, row in numbered]
+            rows = [row for _, row in numbered]
+            # Objects of a .jsonl may differ in their keys.
+            columns = list(dict.fromkeys([*columns, *(name for row in rows for name in row)]))
     elif source is not None:
         is_pair = all(isinstance(each, tuple) and len(each) == 2 for each in source)
         columns = ["question", "text"] if is_pair else ["text"]
@@ -118,6 +124,13 @@ def _table(source, count):
     return columns, rows
 
 
+def _is_table(suffix, predictions):
+    """Whether a file has a row for each text; a tagger reads columns of words in some."""
+    if predictions and isinstance(predictions[0], TagPrediction) and suffix in WORD_COLUMNS:
+        return suffix == ".txt"  # which has a text per line without tags
+    return suffix in READERS
+
+
 def _words(text):
     return text if isinstance(text, str) else " ".join(text)
 
@@ -131,15 +144,19 @@ def _delimited(columns, cells, predictions, delimiter, prefix="", source=None):
     writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
     writer.writerow([*map(_one_line, columns), *names])
     for row, prediction in zip(cells, predictions, strict=True):
-        given = map(_one_line, row) if delimiter == "\t" else row
+        given = map(_one_line if delimiter == "\t" else _as_text, row)
         writer.writerow([*given, *map(cell, prediction.cells())])
     return text.getvalue()
 
 
 def _one_line(value):
     """A cell without what ends it, or a line, in a file with tabs."""
-    value = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    value = _as_text(value)
     return " ".join(value.split()) if set(value) & set("\t\r\n") else value
+
+
+def _as_text(value):
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _check_free(source, columns, names):

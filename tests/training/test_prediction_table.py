@@ -1,6 +1,8 @@
 """Predictions with a header and ids, and beside the columns of a file of each kind."""
 
 import csv
+import datetime
+import importlib
 import json
 
 import pytest
@@ -78,8 +80,35 @@ def test_objects_keep_what_they_have(tmp_path):
     one, two = map(json.loads, path.read_text().splitlines())
     assert one == {"text": "one", "n": 1.5, "prediction": FOUND[0]._asdict()}
     assert two["tags"] == ["x"]
-    path = write_predictions(tmp_path / "found.tsv", FOUND, source)
-    assert path.read_text().splitlines()[1] == "one\t1.5\ta\t0.7500"
+    for suffix in (".tsv", ".csv"):
+        path = write_predictions(tmp_path / f"found{suffix}", FOUND, source)
+        with open(path, newline="") as file:
+            rows = list(csv.reader(file, delimiter="\t" if suffix == ".tsv" else ","))
+        assert rows[0] == ["text", "n", "tags", "predicted_label", "predicted_probability"]
+        assert rows[1][:4] == ["one", "1.5", "", "a"] and rows[2][:4] == ["two", "", '["x"]', "'=b"]
+
+
+def test_columns_of_words_are_no_table(tmp_path):
+    """A tagger reads two texts of it, not three rows of which the first names columns."""
+    source, tags = tmp_path / "words.tsv", [tag.TagPrediction([], None)] * 2
+    source.write_text("Jo\tB-P\nleft\tO\n\nTwice\tO\n")
+    assert predictions_table(tags, source).splitlines()[1:] == ["1\t-", "2\t-"]
+    path = write_predictions(tmp_path / "found.csv", tags, source)
+    assert path.read_text() == "row,predicted_entities\n1,-\n2,-\n"
+    source = source.with_suffix(".txt")
+    source.write_text("Jo left\nTwice\n")
+    path = write_predictions(tmp_path / "found.csv", tags, source)
+    assert path.read_text() == "text,predicted_entities\nJo left,-\nTwice,-\n"
+
+
+def test_dates_in_objects_of_parquet_are_written(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    day = {"day": datetime.date(2026, 1, 2)}
+    table = pyarrow.table({"text": ["one", "two"], "more": [day, {"day": None}]})
+    importlib.import_module("pyarrow.parquet").write_table(table, tmp_path / "texts.parquet")
+    path = write_predictions(tmp_path / "found.jsonl", FOUND, tmp_path / "texts.parquet")
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [row["more"] for row in rows] == [{"day": "2026-01-02"}, {"day": None}]
 
 
 def test_texts_of_python_and_files_that_are_no_tables(tmp_path):
