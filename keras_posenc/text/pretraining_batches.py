@@ -101,8 +101,8 @@ class MaskedLanguageModelBatches(TextBatches):
         token_budget, shuffle, seed, max_shapes, pad_to, **kwargs: as in `TextBatches`.
 
     Raises:
-        ValueError: if the tokenizer has no mask token, a text has no tokens, or an argument is out
-            of range.
+        ValueError: if the tokenizer has no mask token, no text has a token, or an argument is out
+            of range. A text without tokens is left out.
         TypeError: if a text is not a str.
 
     Example:
@@ -206,7 +206,8 @@ class CausalBatches(TextBatches):
         token_budget, shuffle, seed, max_shapes, pad_to, **kwargs: as in `TextBatches`.
 
     Raises:
-        ValueError: if a text has no tokens, or an argument is out of range.
+        ValueError: if no text has a token, or an argument is out of range. A text without tokens is
+            left out.
         TypeError: if a text is neither a str nor a pair, or the texts are of both kinds.
 
     Example:

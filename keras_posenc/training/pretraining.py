@@ -1,5 +1,6 @@
 """The texts, the model and the steps of `pretrain`."""
 
+import collections.abc
 import dataclasses
 import hashlib
 import os
@@ -29,6 +30,7 @@ from keras_posenc.training.cached_texts import cached_texts, cached_tokens
 from keras_posenc.training.progress import SHORT, Progress, printer
 from keras_posenc.training.runs import take_steps
 from keras_posenc.training.training_state import check_space
+from keras_posenc.untrusted import quote
 
 # What is learned -> who attends to whom.
 OBJECTIVES = {"mlm": "encoder", "causal": "lm", "unilm": "unilm"}
@@ -82,16 +84,22 @@ def read_corpus(corpus, validation, pairs, text=None, label=None, seed=0, cache=
         parts = order[held_out:], order[:held_out]
         train, found = (take(train, sorted(part)) for part in parts)
         return PretrainingTexts(train, list(found))
-    return PretrainingTexts(train, _read(validation, pairs, text, label))
+    return PretrainingTexts(train, _read(validation, pairs, text, label, "validation"))
 
 
-def _read(source, pairs, text, label):
+def _read(source, pairs, text, label, name="corpus"):
     if isinstance(source, (str, os.PathLike, FilePart)):
         source = read_texts(source, text, label) if pairs else read_long_texts(source, text)
     if isinstance(source, Texts):
         texts = source.texts
         if pairs and source.labels is not None:
             texts = list(zip(texts, source.labels, strict=True))
+    elif not isinstance(source, collections.abc.Iterable) or isinstance(source, (bytes, dict)):
+        raise TypeError(
+            f"`{name}` must be a path, a Texts or a list of texts"
+            + ", or a float below 1, the share of the corpus to hold out" * (name == "validation")
+            + f". Received: {quote(source)}"
+        )
     else:
         texts = [tuple(each) if isinstance(each, list) else each for each in source]
     wanted = (

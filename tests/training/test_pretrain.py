@@ -213,6 +213,8 @@ def test_what_cannot_be_pretrained(with_head, texts, tmp_path):
     )
     refused("`validation` must be a number above 0 and below 1", validation=1.5)
     refused("`corpus` has 1 texts, of which none can be held out", corpus=texts[:1])
+    refused("`validation` must be a path.*a float below 1.*Received: 1", TypeError, validation=1)
+    refused("`corpus` must be a path, a Texts or a list.*Received: 3", TypeError, corpus=3)
     refused("Text 0 is 3: this objective needs a str", TypeError, corpus=[3, "a"])
     refused(r"needs a \(prompt, answer\) pair of str", TypeError, objective="unilm")
     assert not (tmp_path / "none" / "metrics.json").exists()
