@@ -14,6 +14,21 @@ MOST_QUOTED = 200  # characters
 CONTROLS = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb]"
 )
+# How files begin that are no text -> what they are, and how to get the text.
+FORMATS = {
+    rb"\x1f\x8b": ("is compressed by gzip", "unpack it (gzip -dc {0} > {1})"),
+    rb"BZh\d1AY&": ("is compressed by bzip2", "unpack it (bzip2 -dc {0} > {1})"),
+    rb"\xfd7zXZ\0": ("is compressed by xz", "unpack it (xz -dc {0} > {1})"),
+    rb"\x28\xb5\x2f\xfd": ("is compressed by zstd", "unpack it (zstd -dc {0} > {1})"),
+    rb"PK\x03\x04": (
+        "is a zip archive or a spreadsheet (.xlsx)",
+        'unpack it (unzip {0}), or export the spreadsheet as "CSV UTF-8"',
+    ),
+    rb"7z\xbc\xaf\x27\x1c": ("is a 7z archive", "unpack it (7z x {0})"),
+    rb"PAR1[\x0e-\x1f]": ("is a Parquet file", "rename it to {2}.parquet"),
+    rb"%PDF-\d": ("is a PDF file", "extract its text (pdftotext {0} {2}.txt)"),
+}
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 SURROGATES = re.compile("[\ud800-\udfff]")  # no encoding can write them
 # Spreadsheets remove the quotes around a cell before they look for a formula.
 FORMULA = re.compile(r"[\"\s]*[=+\-@\uff1d\uff0b\uff0d\uff20].", re.DOTALL)
@@ -99,6 +114,30 @@ def check_pointer(path, start):
             f"{path} is a git-LFS pointer, not the file itself: run `git lfs pull`, or download "
             "the file again."
         )
+
+
+def check_text(path, start):
+    """Raises ValueError if a file that is to be text is compressed, or of another format.
+
+    Args:
+        path: `pathlib.Path` of the file.
+        start: bytes. How it begins.
+    """
+    for magic, (what, remedy) in FORMATS.items():
+        if re.match(magic, start):
+            suffix = "".join(path.suffixes[:1]) or ".txt"
+            stem = path.name.partition(".")[0] or "texts"
+            remedy = remedy.format(path.name, f"{stem}-unpacked{suffix}", stem)
+            raise ValueError(f"{path} {what}, and no text: {remedy}.")
+    if b"\0" not in start or start[:2] in UTF_16:
+        return
+    try:
+        start.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if error.start < len(start) - 4:  # else a character may go on behind the start
+            raise ValueError(
+                f"{path} is a binary file, and no text: give a file of text in UTF-8."
+            ) from None
 
 
 def read_json(path, keys=(), kind=dict, nan=True, remedy="Restore or delete it."):

@@ -8,7 +8,15 @@ import typing
 
 from keras_posenc.text.parquet import read_parquet
 from keras_posenc.text.tables import lines_of, read_csv, read_tab, read_tsv
-from keras_posenc.untrusted import check_name, check_pointer, parse_json, quote, shorten
+from keras_posenc.untrusted import (
+    UTF_16,
+    check_name,
+    check_pointer,
+    check_text,
+    parse_json,
+    quote,
+    shorten,
+)
 
 TEXT_NAMES = ("text", "content", "sentence", "document", "body", "review", "quote")
 BY = '(iconv -f {} -t utf-8, or "CSV UTF-8" in a spreadsheet)'
@@ -62,6 +70,7 @@ class Cell(typing.NamedTuple):
     path: pathlib.Path
     line: int
     column: str
+    row: dict  # the columns of which it is one
 
     def __str__(self):
         return f"{self.path}, line {self.line}: {quote(self.column)}"
@@ -162,7 +171,9 @@ def tuples_in(path, rows, names, label, parse):
     texts = [tuple(text_in(path, n, row, name) for name in names) for n, row in rows]
     labels = None
     if label:
-        labels = [parse(Cell(path, n, label), value_in(path, n, row, label)) for n, row in rows]
+        labels = [
+            parse(Cell(path, n, label, row), value_in(path, n, row, label)) for n, row in rows
+        ]
     return Texts(texts, labels, [n for n, _ in rows])
 
 
@@ -211,6 +222,9 @@ def existing(path):
     if not path.is_file():
         hint = "" if path.suffix else f" A text is given in a list: [{quote(str(path))}]."
         raise FileNotFoundError(f"No file {path}.{hint}")
+    if path.suffix.lower() != ".parquet":
+        with open(path, "rb") as file:
+            check_text(path, file.read(1024))
     return path
 
 
@@ -239,7 +253,7 @@ def _decoded(path):
 
 def check_no_utf16(path, data):
     """Refuses a file that begins with the mark of UTF-16."""
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+    if data[:2] in UTF_16:
         raise ValueError(
             f"{path}, line 1: this is UTF-16; convert the file to UTF-8 {BY.format('utf-16')}."
         )
@@ -290,7 +304,7 @@ def label_column(path, label, columns, text, usual_names):
     if label is None:
         taken = text if isinstance(text, tuple) else (text,)
         return usual([name for name in columns if name not in taken], usual_names)
-    return present(path, label, columns)
+    return present(path, label, columns, "label= (--label-column)")
 
 
 def text_columns(path, text, columns, label, flagged):
@@ -298,7 +312,7 @@ def text_columns(path, text, columns, label, flagged):
     is that of the labels."""
     if text is not None:
         given = text if isinstance(text, tuple) else (text,)
-        names = [present(path, name, columns) for name in given]
+        names = [present(path, name, columns, "text= (--text-column)") for name in given]
         if label in names:
             raise ValueError(
                 f"{path}: the column {quote(label)} cannot have both the texts and the labels; "
@@ -322,9 +336,13 @@ def usual(columns, names):
     return there[0] if there else None
 
 
-def present(path, name, columns):
+def present(path, name, columns, option=None):
+    """The name of a column; an error has the argument that it is to be given as."""
     if name not in columns:
-        raise ValueError(f"{path} has no column {quote(name)}; there are {shorten(columns)}.")
+        remedy = f": give one of them as {option}" if option else ""
+        raise ValueError(
+            f"{path} has no column {quote(name)}; there are {shorten(columns)}{remedy}."
+        )
     return name
 
 
@@ -363,8 +381,9 @@ def _one_label(where, label):
     label = label if isinstance(label, str) or missing else json.dumps(label)
     if missing or not label.strip():
         raise ValueError(
-            f"{where.path}, line {where.line}: the label is missing; delete the line or "
-            "fill it, or read no labels by label=False."
+            f"{where.path}, line {where.line}: the label is missing in the column "
+            f"{quote(where.column)}; delete the line or fill it, or name another column of labels "
+            f"as label= (--label-column), one of {shorten(list(where.row))}."
         )
     return label.strip()
 

@@ -51,7 +51,7 @@ def read_groups(path, text, label):
         raise ValueError(
             f'Give two columns or more, text=("anchor", "positive"). Received: text={quote(text)}'
         )
-    names = [present(path, name, columns) for name in text]
+    names = [present(path, name, columns, "text= (--text-column)") for name in text]
     label = label_column(path, label, columns, tuple(names), SCORE_NAMES)
     return tuples_in(path, rows, names, label, _score)
 

@@ -99,9 +99,20 @@ def named_rows(path, header, table):
         if len(fields) != len(names):
             raise ValueError(
                 f"{path}, line {number}: {len(fields)} fields where there are {len(names)} "
-                f"columns ({shorten(', '.join(names))})."
+                f"columns ({shorten(', '.join(names))}).{_open_quote(path, fields)}"
             )
     return names, [(number, dict(zip(names, fields, strict=True))) for number, fields in table]
+
+
+def _open_quote(path, fields):
+    """What to do where a field seems to go on in the next line, as words of an error."""
+    opened = path.suffix.lower() != ".csv" and fields[-1].startswith('"')
+    if not opened or fields[-1].count('"') % 2 == 0:
+        return ""
+    return (
+        f" The quotes of its last field do not end in that line: in {path.suffix} a row is one "
+        "line. Write a file with line ends in its texts as .csv, with commas, or as .jsonl."
+    )
 
 
 def check_header(path, header):

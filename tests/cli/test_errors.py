@@ -204,6 +204,16 @@ def test_bad_data_is_named_with_its_line(capsys, tmp_path, pretrained):
     assert "train.tsv" in error and "line 3" in error
 
 
+def test_a_missing_label_names_the_option_and_the_columns(capsys, tmp_path, pretrained):
+    (tmp_path / "train.tsv").write_text("text\tlabel\nw1\ta\nw2\t\n")
+    arguments = ["finetune", pretrained, tmp_path / "train.tsv", tmp_path / "out"]
+    error = fails(capsys, *arguments)
+    assert "as --label-column, one of ['text', 'label']." in error and "False" not in error
+    error = fails(capsys, *arguments, "--label-column", "kind")
+    assert "there are ['text', 'label']: give one of them as --label-column." in error
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("command", ["evaluate", "predict"])
 def test_a_directory_without_a_model(capsys, tmp_path, corpus, command):
     rest = [corpus / "test.tsv"] if command == "evaluate" else ["--text", "w1"]

@@ -1,10 +1,15 @@
 """Reading labelled texts: every format, the real corpora, and errors that name the line."""
 
+import bz2
+import gzip
 import json
+import lzma
 
 import pytest
 
 from keras_posenc.text import Texts, labels_of, read_texts
+from keras_posenc.text.file_parts import file_parts
+from keras_posenc.text.tagged import read_tagged
 
 pytestmark = pytest.mark.once
 
@@ -163,9 +168,19 @@ BROKEN = [
     ("a.tsv", TSV, "a.tsv has column names but no rows"),
     ("a.tab", ORANGE, "a.tab has column names but no rows"),
     ("a.tsv", TSV + "one\tx\n \ty\n", "a.tsv, line 3: the text is empty"),
-    ("a.tsv", TSV + "one\tx\n\ntwo\t\n", "a.tsv, line 4: the label is missing; delete the line or"),
+    (
+        "a.tsv",
+        TSV + "one\tx\n\ntwo\t\n",
+        "a.tsv, line 4: the label is missing in the column 'label'; delete the line or fill it, or "
+        r"name another column of labels as label= \(--label-column\), one of \['text', 'label'\]",
+    ),
     ("a.tsv", TSV + "one\tx\ntwo\ty\tz\n", r"line 3: 3 fields where .* 2 columns \(text, label\)"),
     ("a.tsv", TSV + "one\n", "line 2: 1 fields where there are 2 columns"),
+    (
+        "a.tsv",
+        TSV + '"one\ntwo"\tx\n',
+        r"line 2: 1 fields .* in .tsv a row is one line. Write a file with .* as .csv, .*jsonl\.",
+    ),
     ("a.tab", ORANGE + "x\tone\n\nx\ttwo\tthree\n", "line 6: 3 fields where there are 2"),
     ("a.tab", "label\ttext\nx\tone two\ny\tthree four\n", "line 3: a .tab file has three lines"),
     ("a.tab", "label\ttext\nd\tstring", "line 2: a .tab file has three lines"),
@@ -210,6 +225,40 @@ BROKEN = [
 ]
 
 
+PACKED = [
+    (
+        "a.csv",
+        gzip.compress(b"text\na\n"),
+        r"is compressed by gzip, .*: unpack it .gzip -dc a.csv >",
+    ),
+    ("a.csv.gz", gzip.compress(b"text\na\n"), "gzip -dc a.csv.gz > a-unpacked.csv"),
+    ("a.tsv", bz2.compress(b"text\na\n"), "is compressed by bzip2"),
+    ("a.jsonl", lzma.compress(b"{}"), "is compressed by xz"),
+    ("a.txt", b"\x28\xb5\x2f\xfd\x04\x00\x11", "is compressed by zstd"),
+    ("a.csv", b"PK\x03\x04\x14\x00", r"is a zip archive or a spreadsheet \(.xlsx\), and no text"),
+    ("a.csv", b"PAR1\x15\x04\x15", "is a Parquet file, and no text: rename it to a.parquet"),
+    ("a.txt", b"%PDF-1.7\n", "is a PDF file, and no text: extract its text"),
+    ("a.txt", b"\x89HDF\r\n\x1a\n\0\0\0\0\0\0", "a.txt is a binary file, and no text"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "message"), PACKED, ids=range(len(PACKED)))
+def test_files_that_are_no_text_are_named_as_what_they_are(write, name, content, message):
+    path = write(name, content)
+    with pytest.raises(ValueError, match=message):
+        read_texts(path)
+    for read in (lambda: list(file_parts(path, 2)), lambda: read_tagged(path)):
+        with pytest.raises(ValueError, match=message):
+            read()
+
+
+@pytest.mark.parametrize(
+    "start", [b"BZhang\n", b"PAR1\n", b"PKW\n", b"a\0b\n", "a\0\u00e9\n".encode()]
+)
+def test_texts_that_begin_like_other_files_are_read(write, start):
+    assert read_texts(write("a.txt", start)).texts == [start.decode().rstrip()]
+
+
 @pytest.mark.parametrize(("name", "content", "message"), BROKEN)
 def test_broken_files_name_the_line(write, name, content, message):
     with pytest.raises(ValueError, match=message):
@@ -230,11 +279,13 @@ def test_missing_files_and_columns(write, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"A text is given in a list: \['hello world'\]"):
         read_texts("hello world")
     path = write("a.tsv", TSV + "one\tx\n")
-    with pytest.raises(ValueError, match=r"has no column 'body'; there are \['text', 'label'\]"):
+    with pytest.raises(ValueError, match=r"no column 'body'; .* one of them as text= \(--text-c"):
         read_texts(path, text="body")
     with pytest.raises(ValueError, match="the column 'text' cannot have both the texts and the la"):
         read_texts(path, text="text", label="text")
-    with pytest.raises(ValueError, match=r"has no column 'kind'; there are \['text', 'label'\]"):
+    with pytest.raises(
+        ValueError, match=r"no column 'kind'; there are \['text', 'label'\]: .*label="
+    ):
         read_texts(path, label="kind")
     with pytest.raises(ValueError, match="has no column 'second'"):
         read_texts(path, text=("text", "second"))
