@@ -6,6 +6,7 @@ import re
 import sys
 import textwrap
 
+from keras_posenc.argument_aliases import argument_here
 from keras_posenc.cli.commands import (
     COMMANDS,
     FLOAT,
@@ -32,6 +33,7 @@ TYPES = {
 CHOICES = re.compile(r"[Oo]ne of (\"[^.]*\")")
 # A sentence that argparse's list of the choices makes superfluous.
 ONLY_CHOICES = re.compile(r" One of (\"\w+\"(, | or |\.|$))+$")
+MOST_DIFFERENT = 0.7  # the least likeness of an option to one that may be meant
 # What happens without an argument, which is of no interest where it is required.
 BY_DEFAULT = re.compile(r" By default [^.]*\.")
 
@@ -84,11 +86,17 @@ class _Parser(argparse.ArgumentParser):
     def _refuse(unknown, command):
         flags = [each.partition("=")[0] for each in unknown if each.startswith("--")]
         known = re.findall(r"--[\w-]+", command.format_help())
-        positional = re.findall(r"^  ([A-Z]+)\b", command.format_help(), re.MULTILINE)
-        near = [best for flag in flags[:1] for best in difflib.get_close_matches(flag, known, 1)]
-        hint = f": did you mean {near[0]}?" if near else ""
-        if (name := "".join(flags[:1]).lstrip("-").upper()) in positional:
-            hint = f": give {name} without {flags[0]}"
+        hints = []
+        for flag in flags:
+            found = argument_here(flag, command.keywords)
+            near = difflib.get_close_matches(flag, known, 1, MOST_DIFFERENT)
+            if found is not None and not found[1].startswith("="):
+                option = command.keywords[found[0]]
+                without = option if option.startswith("--") else f"{option} without {flag}"
+                hints.append(f"give {without}{found[1]}")
+            elif near:
+                hints.append(f"did you mean {near[0]}?")
+        hint = f": {'; '.join(hints)}" if hints else ""
         command.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
 
     def error(self, message):

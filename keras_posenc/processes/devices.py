@@ -5,6 +5,7 @@ import functools
 import keras
 
 from keras_posenc import backend, checks
+from keras_posenc.argument_aliases import check_arguments
 
 ALL = "all"
 
@@ -58,6 +59,7 @@ def on_devices(function=None, *, by_processes=False):
 
     @functools.wraps(function)
     def call(*args, **kwargs):
+        check_arguments(function, kwargs)
         count = count_of(kwargs.get("devices"))
         if count > 1:
             _check(function.__name__, count, by_processes)

@@ -5,6 +5,7 @@ import inspect
 import typing
 
 from keras_posenc import checks
+from keras_posenc.argument_aliases import check_arguments
 from keras_posenc.extension import FORMER, former_extension
 from keras_posenc.retrieval.readings import Chunks, LateChunks, LateSpans
 
@@ -37,6 +38,7 @@ def former_arguments(function=None, *, opening=(), call=None):
     @functools.wraps(function)
     def with_former(*args, **kwargs):
         former = [name for name in names if name in kwargs and name not in places]
+        check_arguments(function, kwargs, former)
         if not former:
             return function(*args, **kwargs)
         given = {name: kwargs.pop(name) for name in former}

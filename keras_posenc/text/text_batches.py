@@ -4,6 +4,7 @@ import keras
 import numpy as np
 
 from keras_posenc import backend, checks
+from keras_posenc.argument_aliases import check_arguments
 from keras_posenc.processes.epoch import Reading
 from keras_posenc.processes.replicas import fill_batch, filled_size, share_of
 from keras_posenc.text.batch_plan import plan_batches
@@ -14,6 +15,8 @@ from keras_posenc.text.labels.outputs import OutputLabels
 from keras_posenc.text.labels.protocol import class_weights
 from keras_posenc.text.shapes import shape_price as default_price
 from keras_posenc.text.truncation import tell_truncation
+
+OF_KERAS = ("workers", "use_multiprocessing", "max_queue_size")  # keywords of `PyDataset`
 
 
 class TextBatches(keras.utils.PyDataset):
@@ -122,6 +125,7 @@ class TextBatches(keras.utils.PyDataset):
         fixed_shapes=None,
         **kwargs,
     ):
+        check_arguments(TextBatches.__init__, kwargs, OF_KERAS)
         super().__init__(**kwargs)
         # A batch takes 0.1 ms. Keras' worker queue would gain nothing, and it replays the batches
         # it fetched before the first epoch: some documents twice, others never.

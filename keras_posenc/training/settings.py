@@ -6,6 +6,7 @@ import inspect
 import typing
 
 from keras_posenc import checks
+from keras_posenc.argument_aliases import check_arguments
 from keras_posenc.extension import FORMER, Extension, former_extension
 
 
@@ -83,6 +84,7 @@ def former_settings(extension=None, removed=None, **owners):
             if former:
                 shown = ", ".join(f"{name}={_written(value)}" for name, value in new.items())
                 checks.warn_former(function.__qualname__, f"give {shown or 'nothing'}", former)
+            check_arguments(function, kwargs | new)
             return function(*args, **kwargs | new)
 
         return call

@@ -67,6 +67,30 @@ def test_bad_arguments(capsys, arguments, words):
     assert words in error and "--help)" in error
 
 
+ALIASES = [
+    ("finetune a b c --batch-size 8", "give --token-budget, the number of tokens in a batch (see"),
+    ("embed a b --output c.npy --batch_size=8", "give --token-budget, the number of tokens in a"),
+    ("finetune a b c --lr 1e-4", "--lr 1e-4: give --learning-rate (see"),
+    ("finetune a b c --learning_rate 1e-4", ": give --learning-rate (see"),
+    ("finetune a b c --max-len 9", ": give --max-length (see"),
+    ("predict a b --maxlen 9", ": give --max-length (see"),
+    ("stretch a b c --max_seq_length 9", ": give --max-length (see"),
+    ("finetune a b c --num_train_epochs 9", ": give --epochs (see"),
+    ("finetune a b --output_dir c", "--output_dir: give OUTPUT without --output_dir (see"),
+    ("evaluate --model_name_or_path a b", ": give DIRECTORY without --model_name_or_path (see"),
+    ("pretrain --model_name_or_path a --train_file b --output_dir c", "; give CORPUS without --tr"),
+    ("finetune a b c --warmup_ratio 0.1", ": give --warmup, a fraction of the steps (see"),
+    ("finetune a b c --batch-size 8 --lr 1", "; give --learning-rate"),
+    ("list --batch-size 8", "unrecognized arguments: --batch-size 8 (see"),
+    ("finetune a b c --quux 8", "unrecognized arguments: --quux 8 (see"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), ALIASES)
+def test_options_of_other_libraries_are_named_as_ours(capsys, arguments, words):
+    assert words in fails(capsys, *arguments.split())
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
