@@ -20,7 +20,7 @@ from keras_posenc.checkpoints.folder import owned, replacing_together
 from keras_posenc.checkpoints.reader import folder_of, weight_files
 from keras_posenc.extension import Extension
 from keras_posenc.processes.together import by_first, is_first, together
-from keras_posenc.training.progress import Progress
+from keras_posenc.training.progress import Progress, printer
 from keras_posenc.training.training_state import load_state, save_state
 from keras_posenc.untrusted import check_inside, quote, read_json, shorten
 from keras_posenc.writing import is_same, write_text
@@ -28,6 +28,7 @@ from keras_posenc.writing import is_same, write_text
 # Seconds between two states on disk: what a kill can cost.
 SAVE_EVERY = 30
 REMEDY = "Give those settings, another output, or overwrite=True (--overwrite) to replace that run."
+HELD_OUT = "held_out"  # the setting with the fraction of `train` that is the validation
 IN_MEMORY = "in memory"  # the source of texts that are from no file
 DIGEST = re.compile("[0-9a-f]{16}")
 # Settings that records of earlier versions, and of runs without a task, lack, and their defaults.
@@ -77,6 +78,8 @@ def run_once(output, record, overwrite, verbose, prepare, keys, results=(), data
             by_first(place.announce)
             metrics = run.run(place.state, verbose if is_first() else 0)
             by_first(lambda: place.write(run, metrics, data or {}))
+        elif is_first():
+            place.report_finished(printer(verbose))
         return by_first(lambda: place.end(keys))
 
 
@@ -134,6 +137,15 @@ class _Directory:
             text = json.dumps(metrics | more, indent=1, ensure_ascii=False)
             write_text(folder / "metrics.json", text)
 
+    def report_finished(self, print_line):
+        """Prints that nothing is done."""
+        when = read_json(self.metrics).get("finished")  # which those of earlier versions lack
+        when = f" at {shorten(when)}" if when else ""
+        print_line(
+            f"{self.path} holds this run, finished{when}: nothing is trained again. To train "
+            "again, give overwrite=True (--overwrite)."
+        )
+
     def end(self, keys):
         """Removes the state, and reads the metrics."""
         self.state.unlink(missing_ok=True)
@@ -173,10 +185,11 @@ def check_same_run(output, record, remedy=REMEDY):
         return
     check_inside(path, output)
     before, record = read_json(path), json.loads(json.dumps(record))
-    added = ADDED | {name: record.get(name) for name in ("dtype_policy", "weights")}
+    added = ADDED | {name: record.get(name) for name in ("dtype_policy", "weights", HELD_OUT)}
     before = {key: value for key, value in added.items() if key in record} | before
     if "extension" in record and "extension" not in before:
         before = with_extension(before)
+    before, record = _without_parts(before, record)
     other = [
         f"{shorten(place)} was {_shown(then)} and is now {_shown(now)}"
         for key in {**before, **record}
@@ -184,6 +197,20 @@ def check_same_run(output, record, remedy=REMEDY):
     ]
     if other:
         raise ValueError(f"{output} holds a run with other settings: {'; '.join(other)}. {remedy}")
+
+
+def _without_parts(before, record):
+    """Two records without the digests that differ because another part of `train` is held out."""
+    shares = before.get(HELD_OUT), record.get(HELD_OUT)
+    same_seed = before.get("seed") == record.get("seed")
+    records = ({key: each[key] for key in each if key != HELD_OUT} for each in (before, record))
+    if shares == (None, None) or shares[0] == shares[1] and same_seed:
+        return records
+    return (
+        {key: each[key] for key in each if key != "train"}
+        | ({} if share is None else {"validation": share})
+        for each, share in zip(records, shares, strict=True)
+    )
 
 
 def with_extension(record):

@@ -89,12 +89,17 @@ def test_a_saved_model_gives_the_metrics_of_the_trained_one(finetuned, corpus):
     assert again["test"]["loss"] == pytest.approx(expected["loss"], rel=1e-4)
 
 
-def test_a_finished_run_is_not_run_again(finetuned, pretrained, corpus):
+def test_a_finished_run_is_not_run_again(finetuned, pretrained, corpus, capsys):
     before = (finetuned / "model.keras").stat().st_mtime_ns
-    metrics = finetune(
-        pretrained, corpus / "train.tsv", finetuned, test=corpus / "test.tsv", **SETTINGS
-    )
-    assert metrics == read_metrics(finetuned)
+    for verbose in (0, 2):
+        settings = {**SETTINGS, "verbose": verbose}
+        metrics = finetune(
+            pretrained, corpus / "train.tsv", finetuned, test=corpus / "test.tsv", **settings
+        )
+        assert metrics == read_metrics(finetuned)
+        printed = capsys.readouterr().out
+        finished = f"{finetuned} holds this run, finished at {metrics['finished']}: nothing is tr"
+        assert printed.startswith(finished) if verbose else not printed
     assert (finetuned / "model.keras").stat().st_mtime_ns == before
 
 
@@ -157,6 +162,39 @@ def test_other_documents_in_the_same_directory_are_refused(finetuned, pretrained
     words = "other settings: test was content with the digest [0-9a-f]{16} and is now None"
     with pytest.raises(ValueError, match=words):
         finetune(pretrained, corpus / "train.tsv", finetuned, **SETTINGS)
+
+
+SPLITS = [
+    ({"validation": 0.5}, "validation was 0.25 and is now 0.5. Give"),
+    ({"validation": None}, "validation was 0.25 and is now None. Give"),
+    ({"validation": "test"}, "validation was 0.25 and is now content with the digest"),
+    ({"seed": 7}, "seed was 0 and is now 7. Give"),
+    ({"seed": 7, "validation": 0.5}, "seed was 0 and is now 7; validation was 0.25 and is now 0.5"),
+    ({"train": "test"}, "train was content .*; validation was content with the digest"),
+]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("changes", "words"), SPLITS, ids=range(len(SPLITS)))
+def test_another_split_is_named_by_what_splits(finetuned, pretrained, corpus, changes, words):
+    changes = {name: corpus / "test.tsv" if x == "test" else x for name, x in changes.items()}
+    arguments = {"train": corpus / "train.tsv", "output": finetuned, **SETTINGS, **changes}
+    with pytest.raises(ValueError, match=f"other settings: {words}"):
+        finetune(pretrained, test=corpus / "test.tsv", **arguments)
+
+
+@pytest.mark.once
+def test_a_record_without_the_fraction_that_is_held_out(tmp_path, finetuned, pretrained, corpus):
+    """As version 0.5.0 wrote it."""
+    record = json.loads((finetuned / "recipe.json").read_text())
+    record.pop("held_out")
+    (tmp_path / "recipe.json").write_text(json.dumps(record))
+    for name in FILES - {"recipe.json"}:
+        (tmp_path / name).write_bytes((finetuned / name).read_bytes())
+    arguments = {"train": corpus / "train.tsv", "output": tmp_path, "test": corpus / "test.tsv"}
+    assert finetune(pretrained, **arguments, **SETTINGS) == read_metrics(tmp_path)
+    with pytest.raises(ValueError, match="other settings: train was content .*; validation was co"):
+        finetune(pretrained, **arguments, **{**SETTINGS, "validation": 0.5})
 
 
 @pytest.mark.once

@@ -14,7 +14,7 @@ from keras_posenc.training.finetuning.recipe import FinetuneRecipe, stages
 from keras_posenc.training.finetuning.tasks import FORMER_TASK
 from keras_posenc.training.finetuning.trainer import Trainer
 from keras_posenc.training.optimizer_settings import FORMER_OPTIMIZER
-from keras_posenc.training.runs import run_once, whence
+from keras_posenc.training.runs import HELD_OUT, run_once, whence
 from keras_posenc.training.saved_models import FILES
 from keras_posenc.training.settings import former_settings
 from keras_posenc.training.source import FORMER_SOURCE, Source
@@ -193,7 +193,8 @@ def finetune(
         return Trainer(started, documents, label_names, before)
 
     digests = {role: part and digest(part) for role, part in documents.items()}
-    record = recipe.record(**digests)
+    share = validation if isinstance(validation, float) else None
+    record = recipe.record(**digests, **{HELD_OUT: share})
     data = whence(train=train, validation=validation, test=test, text=text, label=label)
     return run_once(output, record, overwrite, verbose, prepare, METRICS, FILES, data)
 
