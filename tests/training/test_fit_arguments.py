@@ -237,6 +237,32 @@ def test_what_fit_would_not_do_is_refused(tmp_path, pretrained, corpus, settings
     assert not (tmp_path / "out" / "recipe.json").exists()
 
 
+MEASURED = "task='classify' measures accuracy, macro_f1 and loss without `metrics`"
+FOREIGN = [
+    ("f1", f"`metrics` has 'f1', which is no metric of Keras. .*{MEASURED}"),
+    ("F1", f"`metrics` has 'F1', .*{MEASURED}"),
+    ("roc_auc", f"`metrics` has 'roc_auc', which is no metric of Keras.* {MEASURED}"),
+    ("f1_macro", f"`metrics` has 'f1_macro', .*{MEASURED}"),
+    ("Accuracy", "`metrics` has 'Accuracy', which task='classify' measures already"),
+    ("MACRO_F1", "`metrics` has 'MACRO_F1', which task='classify' measures already"),
+    ("SparseTopKCategoricalAcuracy", "Did you mean 'SparseTopKCategoricalAccuracy'[?]"),
+    *(
+        (name, rf"take labels of the shape \(None,\) and .* \(None, 3\). .*'{name}'.*{MEASURED}")
+        for name in ("AUC", "auc", "Precision", "precision", "recall", "F1Score")
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "message"), FOREIGN, ids=range(len(FOREIGN)))
+def test_metrics_that_do_not_fit_are_answered_by_what_is_measured(
+    tmp_path, pretrained, corpus, name, message
+):
+    settings = SETTINGS | {"metrics": [name]}
+    with pytest.raises(ValueError, match=message):
+        finetune(pretrained, corpus / "train.tsv", tmp_path / "out", **settings)
+    assert not (tmp_path / "out" / "recipe.json").exists()
+
+
 @pytest.mark.once
 def test_class_weights_weigh_the_loss(tmp_path, pretrained):
     """Of texts of one word the model can learn nothing but the share of each class."""

@@ -1,5 +1,7 @@
 """The settings of a fine-tuning run."""
 
+import difflib
+
 import keras
 
 from keras_posenc import checks
@@ -7,7 +9,7 @@ from keras_posenc.training.callbacks import callback_record, check_kind
 from keras_posenc.training.finetuning.tasks import task_of
 from keras_posenc.training.recipe import LONGER, Recipe
 from keras_posenc.training.trainable import check_freeze
-from keras_posenc.untrusted import quote
+from keras_posenc.untrusted import quote, shorten
 
 
 class FinetuneRecipe(Recipe):
@@ -94,7 +96,7 @@ def check_metrics(metrics, task):
 
     Raises:
         TypeError: if it is no list of metrics.
-        ValueError: if a name is taken.
+        ValueError: if a name is taken, or none of Keras.
     """
     kinds = (str, keras.metrics.Metric)
     if not isinstance(metrics, (list, tuple)) or not all(
@@ -107,11 +109,52 @@ def check_metrics(metrics, task):
     taken = {"loss", *task.watched, *task.scores}
     for each in metrics:
         name = each if isinstance(each, str) else getattr(each, "name", None)
-        if name in taken:
+        plain = name.lower() if isinstance(each, str) else name
+        if plain in taken:
             raise ValueError(
                 f"`metrics` has {name!r}, which task={task.name!r} measures already: leave it out, "
                 "or give it another name."
             )
+        if isinstance(each, str):
+            _check_known(each, task)
+
+
+def _check_known(name, task):
+    """Refuses the name of a metric that Keras does not have, with those that are measured."""
+    try:
+        keras.metrics.get(name)
+    except ValueError:
+        near = difflib.get_close_matches(name, dir(keras.metrics), 1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(
+            f"`metrics` has {quote(name)}, which is no metric of Keras.{hint} {_measured(task)}"
+        ) from None
+
+
+def metrics_error(recipe, labels, outputs, error):
+    """The error about metrics that do not fit, such as binary ones for classes.
+
+    Args:
+        recipe: `FinetuneRecipe`.
+        labels, outputs: the shapes of the labels and the outputs of one text.
+        error: what Keras raised.
+
+    Returns:
+        ValueError.
+    """
+    names = [each if isinstance(each, str) else repr(each) for each in recipe.metrics]
+    return ValueError(
+        f"`metrics` must take labels of the shape {(None, *labels)} and outputs of the shape "
+        f"{(None, *outputs)}. Received: {quote(names)}, of which one raised "
+        f"{type(error).__name__} ({shorten(error, 80)}). {_measured(recipe.task)}"
+    )
+
+
+def _measured(task):
+    """What a task measures without `metrics`, as words of an error."""
+    *others, last = task.scores
+    names = f"{', '.join(others)} and {last}" if others else last
+    return f"task={task.name!r} measures {names} without `metrics`: leave it out if these will do."
 
 
 def described(setting):

@@ -19,6 +19,7 @@ from keras_posenc.text.disk_list import take
 from keras_posenc.text.shapes import shape_price
 from keras_posenc.text.truncation import LOGGER, unlogged_truncation
 from keras_posenc.training.callbacks import OneEpoch, RunCallbacks, check_callbacks
+from keras_posenc.training.finetuning.recipe import metrics_error
 from keras_posenc.training.progress import BatchProgress, Progress, printer
 from keras_posenc.training.runs import check_loss
 from keras_posenc.training.text_model import TextModel
@@ -147,12 +148,19 @@ class Trainer:
         recipe.compile(model, total, loss, weighted_metrics=metrics)
         # Variables created inside the first step would make TensorFlow trace it twice.
         inputs, *targets = self.batches[recipe.final_length][0]
-        targets = [array[:1] for array in targets]
         width = inputs["token_ids"].shape[-1]
         sizes = [width if size is None else size for size in model.output_shape[1:]]
-        scores = np.zeros((1, *sizes), "float32")
+        # Metrics of the user that do not fit may seem to if there are as many rows as outputs.
+        rows = 2 + (2 in sizes) if recipe.metrics else 1
+        targets = [np.resize(array, (rows, *array.shape[1:])) for array in targets]
+        scores = np.zeros((rows, *sizes), "float32")
         model.compute_loss(None, targets[0], scores, *targets[1:])
-        model.compute_metrics(None, targets[0], scores, *targets[1:])
+        try:
+            model.compute_metrics(None, targets[0], scores, *targets[1:])
+        except Exception as error:  # of a kind that depends on the backend and the metric
+            if not recipe.metrics:
+                raise
+            raise metrics_error(recipe, targets[0].shape[1:], sizes, error) from error
         model.reset_metrics()
 
     def _check_callbacks(self):
