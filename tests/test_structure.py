@@ -23,7 +23,17 @@ SOURCES = {
 
 # Low to high. A room imports itself and lower rooms; two rooms on one floor do not see each other.
 FLOORS = [
-    ("backend", "checks", "argument_aliases", "hints", "hub_names", "untrusted", "writing", "installed", "lazy"),
+    (
+        "backend",
+        "checks",
+        "argument_aliases",
+        "hints",
+        "hub_names",
+        "untrusted",
+        "writing",
+        "installed",
+        "lazy",
+    ),
     ("adapter_directories", "companions", "expected", "hub_download", "maps", "nested_layers"),
     ("positions",),
     ("encodings",),

@@ -8,7 +8,7 @@ from keras_posenc.text.files import (
     READERS,
     FilePart,
     check_no_utf16,
-    existing,
+    existing_text,
     jsonl_row,
     not_utf8,
 )
@@ -53,7 +53,7 @@ def paths_of(source):
     if any(mark in path.name for mark in "*?[") and not path.exists():
         paths = sorted(path.parent.glob(path.name)) or paths
     for path in paths:
-        if existing(path).suffix.lower() not in STREAMED:
+        if existing_text(path).suffix.lower() not in STREAMED:
             raise ValueError(
                 f"{path} cannot be read in parts, as only files of {', '.join(STREAMED)} can: "
                 "convert it."

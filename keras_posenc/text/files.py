@@ -188,7 +188,7 @@ def ids_in(columns, rows):
 
 def read_rows(path, readers):
     """(columns, rows, flagged) of a file, by its reader."""
-    path = existing(path)
+    path = existing_text(path)
     reader = readers.get(path.suffix.lower())
     if reader is None:
         raise ValueError(
@@ -222,7 +222,13 @@ def existing(path):
     if not path.is_file():
         hint = "" if path.suffix else f" A text is given in a list: [{quote(str(path))}]."
         raise FileNotFoundError(f"No file {path}.{hint}")
-    if path.suffix.lower() != ".parquet":
+    return path
+
+
+def existing_text(path):
+    """The same of a file of text, or of Parquet."""
+    path = existing(path)
+    if not isinstance(path, FilePart) and path.suffix.lower() != ".parquet":
         with open(path, "rb") as file:
             check_text(path, file.read(1024))
     return path

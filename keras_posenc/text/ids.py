@@ -1,7 +1,7 @@
 """Ids of the rows of a file, which lead from a result back to its text."""
 
 from keras_posenc.text.file_parts import STREAMED, file_parts
-from keras_posenc.text.files import READERS, FilePart, existing, ids_in, read_rows
+from keras_posenc.text.files import READERS, FilePart, existing_text, ids_in, read_rows
 from keras_posenc.untrusted import SURROGATES, quote
 
 ROWS = 1024  # that are read together
@@ -47,7 +47,7 @@ def id_text(each):
 
 def parts_of_file(path):
     """Yields `FilePart`s of a file that `read_texts` reads, with few rows each where possible."""
-    path = existing(path)
+    path = existing_text(path)
     if path.suffix.lower() in STREAMED:
         yield from file_parts(path, ROWS)
     else:

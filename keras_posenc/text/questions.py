@@ -1,6 +1,6 @@
 """Reading of questions about passages, in SQuAD's form or as JSON lines."""
 
-from keras_posenc.text.files import READERS, Texts, existing, read_rows
+from keras_posenc.text.files import READERS, Texts, existing_text, read_rows
 from keras_posenc.untrusted import parse_json, quote, read_bytes, shorten
 
 MOST = 2**30  # bytes; SQuAD has 40 MB
@@ -28,7 +28,7 @@ def read_questions(path, text=None, label=None):
         FileNotFoundError: no such file.
         ValueError: names the file, the line or question, and the problem.
     """
-    path = existing(path)
+    path = existing_text(path)
     squad = path.suffix.lower() == ".json"
     rows, what = (_squad(path), "question") if squad else (read_rows(path, READERS)[1], "line")
     question_key, passage_key = _keys(text)

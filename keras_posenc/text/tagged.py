@@ -2,7 +2,7 @@
 
 from keras_posenc.text.conll import read_columns, read_conllu
 from keras_posenc.text.documents import is_word
-from keras_posenc.text.files import Texts, decode, existing, read_jsonl, read_rows, text_in
+from keras_posenc.text.files import Texts, decode, existing_text, read_jsonl, read_rows, text_in
 from keras_posenc.text.label_studio import read_label_studio
 from keras_posenc.text.labels.tags import check_spans, check_tags
 from keras_posenc.text.parquet import read_parquet
@@ -43,7 +43,7 @@ def read_tagged(path, text=None, label=None):
         FileNotFoundError: no such file.
         ValueError: names the file, the line and the problem.
     """
-    path = existing(path)
+    path = existing_text(path)
     suffix = path.suffix.lower()
     if suffix in OBJECTS:
         return _read_objects(path, text, label)

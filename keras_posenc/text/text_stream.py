@@ -5,7 +5,7 @@ import os
 
 from keras_posenc.text.documents import is_list, kind_of_all
 from keras_posenc.text.file_parts import STREAMED, file_parts
-from keras_posenc.text.files import existing, read_texts
+from keras_posenc.text.files import existing_text, read_texts
 
 ROWS = 256  # that are read together
 
@@ -37,7 +37,7 @@ class TextStream:
     def __init__(self, source, text=None):
         self._path = None
         if isinstance(source, (str, os.PathLike)):
-            path = existing(source)
+            path = existing_text(source)
             if path.suffix.lower() in STREAMED:
                 self._path, self._column = path, text
             else:
