@@ -1,5 +1,7 @@
 """The loss of an epoch as a mean over what counts, regardless of the batches."""
 
+import copy
+
 import keras
 from keras import ops
 
@@ -12,9 +14,10 @@ class MeanLoss(keras.metrics.Metric):
     """The mean of a loss over all that counts, in the place of the loss that `fit` shows.
 
     loss = (sum of w l) / (sum of w). The sums are over all batches of an epoch, with the weights w
-    and the losses l of all texts, or of all tokens. Keras takes a mean of the means of the batches
-    by their numbers of rows. There a text of a small batch counts more if the weights differ, or if
-    rows of weight 0 fill up a batch, as `TextBatches` does for several devices. Give it as one of
+    and the losses l of all texts, or of all tokens. What a Keras mask or the loss leaves out, such
+    as `ignore_class`, has no weight. Keras takes a mean of the means of the batches by their
+    numbers of rows. There a text of a small batch counts more if the weights differ, or if rows of
+    weight 0 fill up a batch, as `TextBatches` does for several devices. Give it as one of
     `weighted_metrics`. The loss is computed again, which is little beside the model.
 
     Args:
@@ -45,16 +48,28 @@ class MeanLoss(keras.metrics.Metric):
         self.loss = loss
         # By no reduction, since Keras divides a reduced loss by the replicas of TensorFlow.
         self._parts = type(loss).from_config({**loss.get_config(), "reduction": "none"})
+        self._ones = _Ones(autocast=False)
         self.total = self.add_variable((), initializer="zeros", name="total")
         self.count = self.add_variable((), initializer="zeros", name="count")
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         """Adds a batch; the arguments are those of every metric."""
         y_true, y_pred = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
-        parts = ops.cast(self._parts(y_true, y_pred, sample_weight), self.dtype)
-        weights = ops.ones_like(parts) if sample_weight is None else sample_weight
-        self.total.assign_add(ops.sum(parts))
-        self.count.assign_add(ops.sum(ops.cast(weights, self.dtype)))
+        losses = []
+
+        def keep(y_true, y_pred):
+            losses.append(self._parts.call(y_true, y_pred))
+            return losses[0]
+
+        def ones(y_true, y_pred):
+            return self._ones(losses[0])
+
+        # The loss itself weights 1, too: it knows of masks, and may change the weights.
+        for total, call in ((self.total, keep), (self.count, ones)):
+            parts = copy.copy(self._parts)
+            parts.call = call
+            weighted = ops.cast(parts(y_true, y_pred, sample_weight), self.dtype)
+            total.assign_add(ops.sum(weighted))
 
     def result(self):
         """The mean, 0 if nothing counts."""
@@ -68,3 +83,15 @@ class MeanLoss(keras.metrics.Metric):
     @classmethod
     def from_config(cls, config):
         return cls(**{**config, "loss": keras.losses.deserialize(config["loss"])})
+
+
+class _Ones(keras.layers.Layer):
+    """Ones in the shape of its input, under the Keras mask of that."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.built = True
+
+    def call(self, inputs):
+        return ops.ones_like(inputs)
