@@ -236,8 +236,10 @@ def _kind(number, text):
     elif isinstance(text, (list, tuple, np.ndarray)):
         kind, filled = "ids", len(text) and len(parts_of(text)[0])
     else:
+        hint = "; to_pylist() of a column of pyarrow has str" if hasattr(text, "as_py") else ""
         raise TypeError(
-            f"Text {number} is a {type(text).__name__}; give a str, a pair of str or a list of ids."
+            f"Text {number} is a {type(text).__name__}; give a str, a pair of str or a list of "
+            f"ids{hint}."
         )
     if not filled:
         raise ValueError(f"Text {number} is empty; leave it out.")

@@ -232,6 +232,12 @@ def test_wrong_arguments(tokenizer):
         TextBatches(texts, ["a", "b", "c"], tokenizer, classes=["a", "c"])
     with pytest.raises(ValueError, match=r"Text 0 has the label 0, .* 11 classes: '0', .*, \.\.\."):
         TextBatches(texts, [0, 1, 2], tokenizer, classes=[str(i) for i in range(11)])
+    for labels in ([1.0, 0.0], np.eye(2), [[1, 0], [0, 1]]):
+        message = r"Text 0 has the label .*1.*0.*: .*argmax\(labels, axis=1\) .* FloatLabels\(lab"
+        with pytest.raises(TypeError, match=message):
+            TextBatches([[7], [8]], labels)
+    batches = TextBatches([[7], [8]], np.array([True, False]), shuffle=False)
+    assert batches[0][1].tolist() == [1, 0]
     with pytest.raises(TypeError, match="Text 1 has the label None: give names, or only ints"):
         TextBatches(texts, ["a", None, "b"], tokenizer)
     with pytest.raises(ValueError, match="A label id is -1; ids go from 0 up"):
@@ -239,7 +245,7 @@ def test_wrong_arguments(tokenizer):
     for name in ("token_budget", "max_shapes", "pad_to", "max_length"):
         with pytest.raises(ValueError, match=f"`{name}` must be a positive integer. Received: 0"):
             TextBatches(texts, None, tokenizer, **{name: 0})
-    with pytest.raises(TypeError, match="unexpected keyword argument 'batch_size'"):
+    with pytest.raises(TypeError, match="TextBatches has no argument batch_size"):
         TextBatches(texts, None, tokenizer, batch_size=8)
 
 

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from keras_posenc.text import Texts
+from keras_posenc.text.documents import kind_of_all
 from keras_posenc.text.files import FilePart
 from keras_posenc.training.finetuning.labelled_documents import check_known_labels, digest, split
 from keras_posenc.training.finetuning.tasks import TASKS
@@ -152,6 +153,83 @@ def test_the_labels_of_other_tasks_that_would_be_two_by_mistake(task, text, labe
 
 def test_labels_lose_the_spaces_at_their_ends_in_lists_as_in_files():
     assert read_labelled((["a", "b"], ["yes", " yes\u00a0"]), "train").labels == ["yes", "yes"]
+
+
+FOUR = ["w1", "w2", "w3", "w4"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "names"),
+    [
+        ([1.0, 0.0] * 2, ["1.0", "0.0"] * 2),
+        (np.array([1.0, 0.0] * 2), ["1.0", "0.0"] * 2),
+        (np.array([True, False] * 2), ["True", "False"] * 2),
+        (np.array([1, 0] * 2)[:, None], ["1", "0"] * 2),
+        ([np.array(1), np.array(0)] * 2, ["1", "0"] * 2),
+    ],
+    ids=["floats", "array", "bools", "column", "scalars"],
+)
+def test_labels_of_numpy_are_taken_as_they_print(labels, names):
+    assert read_labelled((FOUR, labels), "train").labels == names
+
+
+def test_columns_of_pyarrow_are_lists():
+    pyarrow = pytest.importorskip("pyarrow")
+    names = pyarrow.array(["a", "b"] * 2)
+    for labels in (names, names.dictionary_encode(), pyarrow.chunked_array([names])):
+        assert read_labelled((pyarrow.array(FOUR), labels), "train").texts == FOUR
+        assert read_labelled((pyarrow.array(FOUR), labels), "train").labels == ["a", "b"] * 2
+    sets = TASKS["multilabel"].read((FOUR, pyarrow.array([["a"], ["b", "a"]] * 2)), "train")
+    assert sets.labels == [["a"], ["a", "b"]] * 2
+    with pytest.raises(ValueError, match="train, line 2: the text has no label, but None; give"):
+        read_labelled((FOUR, pyarrow.array(["a", None] * 2)), "train")
+    with pytest.raises(TypeError, match=r"Text 0 is a StringScalar; .*; to_pylist\(\) of a column"):
+        kind_of_all(pyarrow.array(FOUR))
+
+
+def test_columns_of_pandas_are_lists():
+    pandas = pytest.importorskip("pandas")
+    for kind in ("category", "string", "object"):
+        labels = pandas.Series(["a", "b"] * 2, dtype=kind, index=range(4, 8))
+        assert read_labelled((pandas.Series(FOUR), labels), "train").labels == ["a", "b"] * 2
+    for kind in ("Int64", "category", "boolean", "float"):
+        labels = pandas.Series([1, None] * 2, dtype=kind)
+        for task in ("classify", "regress"):
+            with pytest.raises(ValueError, match="train, line 2: the text has no label, but"):
+                TASKS[task].read((FOUR, labels), "train")
+
+
+@pytest.mark.parametrize(
+    ("task", "labels", "message"),
+    [
+        ("classify", ["a", None] * 2, "line 2: the text has no label, but None; give it one, or l"),
+        ("classify", [1.0, np.nan] * 2, "line 2: the text has no label, but nan"),
+        ("regress", [1.0, np.float32("nan")] * 2, "line 2: the text has no label, but nan"),
+        ("classify", np.array(["2020-01-01", "NaT"] * 2, "M8[D]"), "has no label, but NaT"),
+        (
+            "classify",
+            [1.0, np.inf] * 2,
+            "on line 2 of train must be a name or a finite number; .*inf",
+        ),
+        ("classify", [b"a", b"b"] * 2, "on line 1 of train must be a str, and is bytes: decode it"),
+        (
+            "classify",
+            [[1, 0], [0, 1]] * 2,
+            r"one-hot rows, .* np.argmax\(labels, axis=1\); several",
+        ),
+        ("classify", np.eye(2)[[0, 1, 0, 1]], r"np.argmax\(labels, axis=1\).*array\(\[1., 0.\]\)"),
+        (
+            "multilabel",
+            [[1, 0], [0, 1]] * 2,
+            r"\[name for name, is_one in zip\(names, row\) if is_o",
+        ),
+        ("multilabel", ["a", "b"] * 2, "has the labels 'a': give a list of names"),
+    ],
+    ids=range(10),
+)
+def test_labels_that_are_none_say_what_to_give(task, labels, message):
+    with pytest.raises(ValueError, match=message):
+        TASKS[task].read((FOUR, labels), "train")
 
 
 def test_a_column_with_a_class_per_row_is_questioned(caplog):

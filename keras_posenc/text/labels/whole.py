@@ -34,14 +34,16 @@ class ClassLabels(Labels):
         if values is None:
             return
         if classes is None:
-            if all(isinstance(label, (int, np.integer)) for label in values):
+            if all(isinstance(label, (int, np.integer, np.bool_)) for label in values):
                 self._ids = _checked(values)
                 return
             for number, label in enumerate(values):
                 if not isinstance(label, str):
                     label = quote(label)
                     raise TypeError(
-                        f"Text {number} has the label {label}: give names, or only ints."
+                        f"Text {number} has the label {label}: give names, or only ints, the ids "
+                        "of classes, such as np.argmax(labels, axis=1) of one-hot rows. Several "
+                        "names per text are MultiLabels(labels), numbers FloatLabels(labels)."
                     )
             self.classes = sorted(set(values))
             ids = class_ids(self.classes)

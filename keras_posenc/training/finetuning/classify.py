@@ -97,9 +97,22 @@ class Classify(FinetuneTask):
         return read_texts(path, text=text, label=label)
 
     def checked(self, where, text, value):
-        if hasattr(value, "__len__") and not isinstance(value, str):  # such as a row of one-hot
+        if isinstance(value, np.ndarray) and value.size == 1:
+            value = value.item()
+        if isinstance(value, bytes):
             raise ValueError(
-                f"The label {where} must be one name or number; several of them are for "
+                f"The label {where} must be a str, and is bytes: decode it. Received: "
+                f"{quote(value)}"
+            )
+        if isinstance(value, (float, np.floating)) and not np.isfinite(value):
+            raise ValueError(
+                f"The label {where} must be a name or a finite number; give another one, or leave "
+                f"the text out. Received: {value}"
+            )
+        if hasattr(value, "__len__") and not isinstance(value, str):
+            raise ValueError(
+                f"The label {where} must be one name or number. Of one-hot rows, give the numbers "
+                "of the classes, np.argmax(labels, axis=1); several labels of a text are for "
                 f'task="multilabel". Received: {quote(value)}'
             )
         name = str(value).strip()

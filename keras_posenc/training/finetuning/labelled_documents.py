@@ -71,8 +71,19 @@ def _check_labelled(documents, source, role):
             "column of the labels with `label` (--label-column), or give a file that has one."
         )
     for line, label in zip(documents.lines, documents.labels, strict=True):
-        if label is None or isinstance(label, (float, np.floating)) and np.isnan(label):
-            raise ValueError(f"{role}, line {line}: the text has no label, but {label}.")
+        if _is_missing(label):
+            raise ValueError(
+                f"{role}, line {line}: the text has no label, but {label}; give it one, or leave "
+                "the text out."
+            )
+
+
+def _is_missing(label):
+    """Whether a label is None, NaN, or what else a column of a table has in an empty cell."""
+    if label is None or type(label).__name__ == "NAType":  # pandas.NA
+        return True
+    is_scalar = isinstance(label, (float, np.generic)) or type(label).__name__ == "NaTType"
+    return bool(is_scalar and label != label)
 
 
 def _columns(source):
@@ -138,7 +149,8 @@ def _from_lists(source, role):
             f"{role} is a list of two tuples: give a pair (texts, labels) of lists, and not "
             f"(text, label) pairs. Received: {quote(source)}"
         )
-    texts, labels = list(texts), list(labels)
+    # A column of pyarrow, in contrast to one of pandas, has objects of its own in it.
+    texts, labels = (list(getattr(half, "to_pylist", lambda half=half: half)()) for half in halves)
     if len(texts) != len(labels):
         raise ValueError(f"{role} holds {len(texts)} texts but {len(labels)} labels.")
     return Texts(texts, labels, list(range(1, len(texts) + 1)))

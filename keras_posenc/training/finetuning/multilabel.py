@@ -73,8 +73,9 @@ class MultiLabel(FinetuneTask):
         names = value if isinstance(value, (list, tuple, set, frozenset, np.ndarray)) else [None]
         if not all(isinstance(name, str) and name for name in names):
             raise ValueError(
-                f"The text {where} has the labels {quote(value)}: give a list of names, which may "
-                "be empty."
+                f"The text {where} has the labels {quote(value)}: give a list of names (str), "
+                "which may be empty. Of a row of 0 and 1, these are [name for name, is_one in "
+                "zip(names, row) if is_one]."
             )
         return sorted(set(names))
 
