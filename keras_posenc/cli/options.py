@@ -46,6 +46,11 @@ def number_or_none(text):
         raise argparse.ArgumentTypeError(f"give a number, or none, not {text!r}") from None
 
 
+def name_or_none(text):
+    """en -> "en", none -> None."""
+    return None if text.lower() == "none" else text
+
+
 def numbers(text):
     """64,128 -> [64, 128]."""
     try:

@@ -100,7 +100,8 @@ def embed(
     [late chunking](https://arxiv.org/abs/2409.04701).
     """
     given = {"reading": reading, "max_length": max_length, "prompt": prompt}
-    opening = Opening.of(directory, given | {"dimension": dimension, "extension": extension})
+    given |= {"dimension": dimension, "extension": extension}
+    opening = Opening.of(directory, given, vectors=True)
     if opening.one_vector:
         suffix = ".npy"
     else:

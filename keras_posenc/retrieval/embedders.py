@@ -125,20 +125,21 @@ class Opening:
     embedder: Embedder | None = None
 
     @classmethod
-    def of(cls, source, arguments, kind=None):
+    def of(cls, source, arguments, kind=None, vectors=False):
         """The opening of a directory, or of what is open.
 
         Args:
             source: str or path of a directory, an `Embedder`, or `Unopened`.
             arguments: dict of arguments of `open_embedder`; those that are None were not given.
             kind: str or None. The name of a class, if it is not to be read from the directory.
+            vectors: bool. Whether the texts' vectors are needed, which a cross-encoder has not.
 
         Returns:
             `Opening`.
 
         Raises:
-            ValueError: if `source` is open already and there are arguments, or its kind does not
-                take one.
+            ValueError: if `source` is open already and there are arguments, its kind does not
+                take one, or it is of another kind than is needed.
         """
         given = {name: value for name, value in arguments.items() if value is not None}
         if isinstance(source, Unopened):
@@ -150,10 +151,17 @@ class Opening:
                     f"{' and '.join(given)} belong to opening {source.directory}, which is open: "
                     f"give them to open_embedder. Received: {type(source).__name__}"
                 )
+            _check_vectors(source.directory, type(source), vectors)
             return cls(source.directory, type(source), source.opened_with, source)
         source = local_path(source)
         named = {each.__name__: each for each in CLASSES.values()}
-        kind = kind_of(source) if kind is None else named[kind]
+        found = kind_of(source)
+        kind = found if kind is None else named[kind]
+        if kind is Reranker and found in (LateInteraction, SparseEmbedder):
+            raise ValueError(
+                f"{source} is {found.title}, not {kind.title}: open it with {found.__name__}."
+            )
+        _check_vectors(source, kind, vectors)
         if reading_of(given.get("reading")) is None:
             given.pop("reading", None)
         taken = inspect.signature(kind.__init__).parameters
@@ -179,6 +187,16 @@ class Opening:
         if self.embedder is not None:
             return self.embedder
         return self.kind(self.directory, **self.arguments)
+
+
+def _check_vectors(source, kind, vectors):
+    """Refuses a cross-encoder where vectors are needed."""
+    if vectors and kind is Reranker:
+        raise ValueError(
+            f"{source} is {kind.title}, which reads a query and a document together and has no "
+            "vectors of either: order documents by keras_posenc.rerank (keras-posenc rerank), "
+            "score pairs by Reranker(...).predict, or give the directory of an embedder."
+        )
 
 
 def kind_of(directory):

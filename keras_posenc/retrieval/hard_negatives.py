@@ -6,10 +6,12 @@ import os
 import numpy as np
 
 from keras_posenc import checks
+from keras_posenc.hub_download import local_path
 from keras_posenc.metrics.scores import unit_rows
 from keras_posenc.processes.together import is_first
 from keras_posenc.retrieval.cross_encoder.reranker import Reranker, check_one_output
-from keras_posenc.retrieval.embedders import open_embedder
+from keras_posenc.retrieval.dense.embedder import DenseEmbedder
+from keras_posenc.retrieval.embedders import Opening, kind_of, open_embedder
 from keras_posenc.retrieval.nearest import nearest
 from keras_posenc.retrieval.opening import side_prompt
 from keras_posenc.text import Texts, read_texts
@@ -103,6 +105,7 @@ def mine_hard_negatives(
     choice = Choice(
         num_negatives, range_min, range_max, relative_margin, absolute_margin, max_score, sampling
     )
+    _check_kind(directory)
     documents = TASKS["embed"].read(pairs, "pairs", text, label=False)
     pairs = [group[:2] for group in documents.texts]
     candidates = list(dict.fromkeys([*(positive for _, positive in pairs), *_corpus(corpus)]))
@@ -112,7 +115,8 @@ def mine_hard_negatives(
         for prompt, side in ((query_prompt, "query"), (document_prompt, "document"))
     ]
     if reranker is not None:
-        teacher = Reranker(reranker, token_budget=token_budget)
+        given = {"token_budget": token_budget}
+        teacher = Opening.of(reranker, given, kind="Reranker").open()
         check_one_output(teacher, "mine_hard_negatives")
     queries = list(dict.fromkeys(query for query, _ in pairs))
     vectors = _vectors(directory, (queries, candidates), prompts, options, verbose)
@@ -186,6 +190,19 @@ class Choice:
         if self.sampling == "random":
             allowed = np.sort(rng.choice(allowed, self.num_negatives, replace=False))
         return allowed[: self.num_negatives]
+
+
+def _check_kind(directory):
+    """Refuses a directory of another kind than of one vector per text."""
+    kind = kind_of(local_path(directory))
+    if kind is DenseEmbedder:
+        return
+    remedy = "; give this one as `reranker` beside it" if kind is Reranker else ""
+    raise ValueError(
+        "mine_hard_negatives needs an embedder with one vector per text. Received: "
+        f"{directory}, {kind.title}; give the directory of an embedder, such as one that finetune "
+        f'trained with task="embed"{remedy}.'
+    )
 
 
 def _vectors(directory, sides, prompts, options, verbose):

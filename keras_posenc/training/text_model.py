@@ -158,7 +158,12 @@ class TextModel:
     def _with_all_prompts(self, texts):
         if not self.prompt and not self.prompts:
             return texts
-        kind_of_all(texts)  # with the prompt none is empty
+        kind = kind_of_all(texts)  # with the prompt none is empty
+        if self.prompt and not self.prompts and kind in ("pair of str", "words"):
+            raise ValueError(
+                f"`prompt` precedes texts that are str, and these are of the kind {kind!r}: put it "
+                f'into the texts, and give prompt="". Received: prompt={quote(self.prompt)}'
+            )
         return [self.with_prompts(text) for text in texts]
 
     def _cached_tokens(self, texts, labels, options):

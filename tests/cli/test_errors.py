@@ -124,6 +124,12 @@ def test_the_texts_of_predict_are_a_file_or_given(capsys, tmp_path):
         )
 
 
+@pytest.mark.parametrize(("text", "language"), [("none", None), ("en", "en"), ("auto", "auto")])
+def test_a_language_may_be_none(text, language):
+    words = ["contextualize", "a", "b", "c", "--language", text]
+    assert vars(parser().parse_args(words))["language"] == language
+
+
 @pytest.mark.parametrize("place", [1, 2, 3, 5])
 @pytest.mark.parametrize("option", [[], ["--file"]])
 def test_the_file_of_predict_stands_anywhere(place, option):

@@ -14,7 +14,9 @@ from keras_posenc.retrieval import (
     SparseEmbedder,
     chunk_spans,
     embed,
+    mine_hard_negatives,
     open_embedder,
+    rerank,
 )
 from keras_posenc.retrieval.embedders import kind_of
 from keras_posenc.retrieval.readings import reading_of
@@ -63,6 +65,53 @@ def test_the_kind_is_read_from_the_directory(tmp_path, files, kind):
     for name, content in files.items():
         (tmp_path / name).write_text(json.dumps(content))
     assert kind_of(tmp_path) is kind
+
+
+@pytest.fixture(scope="module")
+def cross(tmp_path_factory, pretrained):
+    """Directory of a cross-encoder."""
+    folder = tmp_path_factory.mktemp("cross") / "model"
+    Reranker(pretrained, label_names=["score"]).save(folder)
+    return folder
+
+
+ARGUMENTS = [{}, {"dimension": 2}, {"reading": "late:8"}, {"output": "vectors.npy"}]
+
+
+@pytest.mark.parametrize("arguments", ARGUMENTS, ids=range(len(ARGUMENTS)))
+def test_no_vectors_of_a_cross_encoder(cross, arguments):
+    words = "is a cross-encoder, .* no vectors of either: order documents by keras_posenc.rerank"
+    with pytest.raises(ValueError, match=words):
+        embed(cross, TEXTS, **arguments)
+    if not arguments:
+        with pytest.raises(ValueError, match=words):
+            embed(open_embedder(cross), TEXTS)
+
+
+@pytest.mark.parametrize("kind", ["pylate", "stanford"])
+def test_only_a_cross_encoder_reranks(colberts, pretrained, kind):
+    words = f"{kind} is a model of late interaction, not a cross-encoder: open it with LateInterac"
+    with pytest.raises(ValueError, match=words):
+        rerank(colberts / kind, "w1", TEXTS)
+    with pytest.raises(ValueError, match=words):
+        mine_hard_negatives(pretrained, [("w1", "w2"), ("w3", "w4")], reranker=colberts / kind)
+
+
+def test_hard_negatives_need_an_embedder_of_one_vector(colberts, cross):
+    pairs = [("w1", "w2"), ("w3", "w4")]
+    with pytest.raises(ValueError, match="per text. Received: .*pylate, a model of late interac"):
+        mine_hard_negatives(colberts / "pylate", pairs)
+    with pytest.raises(
+        ValueError, match="Received: .*, a cross-encoder; .* this one as `reranker`"
+    ):
+        mine_hard_negatives(cross, pairs)
+
+
+@pytest.mark.parametrize("texts, kind", [([("w1", "w2")], "pair of str"), ([["w1"]], "words")])
+def test_a_prompt_precedes_no_pairs(pretrained, texts, kind):
+    with pytest.raises(ValueError, match=f"of the kind '{kind}': put it into .*prompt='w3 '"):
+        embed(pretrained, texts, prompt="w3 ", verbose=0)
+    assert len(embed(pretrained, texts, verbose=0)) == 1
 
 
 def test_all_kinds_have_the_same_verbs(pretrained, splade, colberts):
