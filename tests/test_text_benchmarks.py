@@ -129,7 +129,7 @@ def test_readings_share_the_weights_of_their_training(
     assert loss["ReRoPE"]["64"] != loss["ReRoPE"]["128"] != loss["rotary as it is"]["128"]
     assert {file.name for file in tmp_path.glob("*.h5")} == {
         "rotary-1-0.weights.h5",
-        "fire-1-0.weights.h5",
+        "fire-64-1-0.weights.h5",
     }
     capsys.readouterr()
     rows = [{**found["FIRE"], "asked": 50, "right": dict.fromkeys(found["FIRE"]["right"], 25)}] * 2

@@ -1,7 +1,5 @@
 """The loss of an epoch as a mean over what counts, regardless of the batches."""
 
-import copy
-
 import keras
 from keras import ops
 
@@ -47,7 +45,9 @@ class MeanLoss(keras.metrics.Metric):
             )
         self.loss = loss
         # By no reduction, since Keras divides a reduced loss by the replicas of TensorFlow.
-        self._parts = type(loss).from_config({**loss.get_config(), "reduction": "none"})
+        config = {**loss.get_config(), "reduction": "none"}
+        self._parts, self._weights = (type(loss).from_config(config) for _ in range(2))
+        self._losses = self._parts.call
         self._ones = _Ones(autocast=False)
         self.total = self.add_variable((), initializer="zeros", name="total")
         self.count = self.add_variable((), initializer="zeros", name="count")
@@ -58,18 +58,15 @@ class MeanLoss(keras.metrics.Metric):
         losses = []
 
         def keep(y_true, y_pred):
-            losses.append(self._parts.call(y_true, y_pred))
+            losses.append(self._losses(y_true, y_pred))
             return losses[0]
 
-        def ones(y_true, y_pred):
-            return self._ones(losses[0])
-
         # The loss itself weights 1, too: it knows of masks, and may change the weights.
-        for total, call in ((self.total, keep), (self.count, ones)):
-            parts = copy.copy(self._parts)
-            parts.call = call
-            weighted = ops.cast(parts(y_true, y_pred, sample_weight), self.dtype)
-            total.assign_add(ops.sum(weighted))
+        self._parts.call, self._weights.call = keep, lambda *_: self._ones(losses[0])
+        for total, weighted in ((self.total, self._parts), (self.count, self._weights)):
+            found = ops.cast(weighted(y_true, y_pred, sample_weight), self.dtype)
+            total.assign_add(ops.sum(found))
+        losses.clear()  # no tensor outlives the call
 
     def result(self):
         """The mean, 0 if nothing counts."""
