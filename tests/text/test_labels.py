@@ -309,6 +309,9 @@ def test_class_weights_are_by_name_or_by_id_and_multiply_others():
     assert weights_of({"b": 2}, sample_weights=[1, 2, 3, 4]) == [2, 2, 6, 8]
     assert weights_of("balanced") == pytest.approx([2 / 3, 2, 2 / 3, 2 / 3])
     assert weights_of({2: 5}, labels=[2, 0, 2, 1]) == [5, 1, 5, 1]
+    # A class of no text has no part in the sum, which is the number of texts.
+    found = weights_of("balanced", classes=["a", "b", "c"])
+    assert found == pytest.approx([2 / 3, 2, 2 / 3, 2 / 3])
 
 
 def test_class_weights_of_tags_leave_out_what_does_not_count():

@@ -11,6 +11,7 @@ from keras_posenc.cli import main
 from keras_posenc.retrieval import embed_spans, open_embedder
 from keras_posenc.text.groups import read_groups
 from keras_posenc.training import Embed, evaluate, finetune, load_finetuned, predict
+from keras_posenc.training.finetuning.embedding_measures import ranked
 from keras_posenc.training.finetuning.tasks import TASKS
 
 OPTIONS = {
@@ -232,3 +233,12 @@ def test_damaged_prompts_are_refused(trained, tmp_path):
         path.write_text(json.dumps({**settings, "prompts": prompts}))
         with pytest.raises(ValueError, match="labels.json is damaged .*prompts"):
             load_finetuned(tmp_path / "out")
+
+
+def test_a_tie_is_no_hit_and_other_positives_of_an_anchor_are_no_rivals():
+    """Vectors that are all the same find nothing."""
+    vectors, lengths = np.full((4, 2), 0.5**0.5), np.array([5, 5])
+    found = ranked(vectors, np.array([[0, 1], [2, 3]]), lengths)
+    assert (found["accuracy"], found["mean_reciprocal_rank"]) == (0, 0.5)
+    found = ranked(vectors, np.array([[0, 1], [0, 2]]), lengths)
+    assert (found["accuracy"], found["mean_reciprocal_rank"]) == (1, 1)

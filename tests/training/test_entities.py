@@ -10,8 +10,9 @@ import pytest
 from keras_posenc.metrics.answers import answer_f1, best_spans, exact_match, normalized
 from keras_posenc.metrics.entities import entities, entity_scores
 from keras_posenc.metrics.scores import pearson, spearman
+from keras_posenc.text import TagLabels, TextBatches, Tokenizer
 from keras_posenc.text.documents import Row
-from keras_posenc.training.finetuning.tag import _places
+from keras_posenc.training.finetuning.tag import Tag, _places
 
 pytestmark = pytest.mark.once
 
@@ -124,3 +125,13 @@ def test_tokens_that_share_a_character_are_one_word():
     assert (starts.tolist(), ends.tolist()) == ([0, 3], [2, 4])
     apart = [Row([], [], 0, 0, np.array([special, (0, 0, 1), rest, other, special]))]
     assert _places("né b", apart)[0].tolist() == [0, 1, 3]
+
+
+def test_a_word_has_the_logits_of_its_first_token():
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "love", "##lace", "wrote"]
+    tokenizer = Tokenizer(vocabulary={piece: number for number, piece in enumerate(pieces)})
+    text, names = ["lovelace", "wrote", "lovelace"], ["O", "B-P"]
+    batches = TextBatches([text], TagLabels(None, names), tokenizer, max_length=6, shuffle=False)
+    logits = np.arange(12.0).reshape(6, 2)  # [CLS] love ##lace wrote love [SEP]
+    (words,) = Tag().merged([text], batches, [logits], names, "mean")
+    np.testing.assert_array_equal(words.logits, logits[[1, 3, 4]])
