@@ -8,7 +8,9 @@ import keras
 import numpy as np
 import pytest
 
-from keras_posenc.training.callbacks import REFUSED, RunCallbacks
+from keras_posenc import backend
+from keras_posenc.text import TextBatches
+from keras_posenc.training.callbacks import REFUSED, OneEpoch, RunCallbacks
 
 pytestmark = pytest.mark.once
 
@@ -142,3 +144,19 @@ def test_a_state_of_an_earlier_version_is_restored_whole(tmp_path):
     del state[0]["begun"]
     again = Part(MAKE["EarlyStopping"], tmp_path, 1.0, state, arrays)
     assert (again.callback.wait, again.callback.best, again.callback.best_epoch) == (2, 2.0, 1)
+
+
+def test_each_epoch_has_random_numbers_of_its_own_whatever_was_drawn_before():
+    if not backend.TRAITS.global_random_state:
+        pytest.skip("No state of the process decides the dropout.")
+
+    def drawn(seed, epochs):
+        one_epoch, found = OneEpoch(TextBatches([[5, 6]]), seed, None), []
+        for epoch in epochs:
+            one_epoch.on_epoch_begin(epoch)
+            found.append(float(keras.ops.convert_to_numpy(keras.random.uniform(()))))
+        return found
+
+    first, second, third = drawn(7, range(3))
+    assert len({first, second, third}) == 3
+    assert drawn(7, [2, 1]) == [third, second] and drawn(8, [2]) != [third]
