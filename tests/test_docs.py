@@ -3,6 +3,7 @@
 import ast
 import importlib
 import inspect
+import json
 import pathlib
 import re
 
@@ -17,6 +18,7 @@ pytestmark = pytest.mark.once
 ROOT = pathlib.Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "notes" not in path.parts)
+TOP = (ROOT / "README.md", ROOT / "CONTRIBUTING.md")
 
 
 @pytest.fixture
@@ -93,8 +95,12 @@ def test_links_between_pages_lead_somewhere():
     """What strict mkdocs would say, without mkdocs; pages that it generates are left to it."""
     made = [DOCS / name for name in ("results", "notebooks", "contributing.md")]
     lost = []
-    for path in [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]:
-        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text("utf-8")):
+    texts = {path: path.read_text("utf-8") for path in (*PAGES, *TOP)}
+    for path in (ROOT / "notebooks").glob("*.ipynb"):
+        cells = json.loads(path.read_text("utf-8"))["cells"]
+        texts[path] = "".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
+    for path, text in texts.items():
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
             goal = (path.parent / target).resolve()
             if "://" in target or goal.exists() or any(goal.is_relative_to(m) for m in made):
                 continue
@@ -104,8 +110,7 @@ def test_links_between_pages_lead_somewhere():
 
 def test_the_benchmarks_that_pages_name_exist():
     """Their commands and files; and the list of the subpackages says what these say."""
-    pages = [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
-    text = "\n".join(path.read_text("utf-8") for path in pages)
+    text = "\n".join(path.read_text("utf-8") for path in (*PAGES, *TOP))
     named = {m.replace(".", "/") + ".py" for m in re.findall(r"-m (benchmarks\.[a-z][\w.]+)", text)}
     named |= set(re.findall(r"\bbenchmarks/\w[\w/]*\.py", text))
     assert len(named) > 30 and [name for name in sorted(named) if not (ROOT / name).exists()] == []

@@ -280,7 +280,11 @@ def test_spans_end_where_their_words_do(pretrained, tmp_path):
         ("tag", ([["w1"], ["w2"]], [1, 0]), "on line 1 of train has the tags 1: give a list"),
         ("classify", (["w1", "w2"], ["a", float("nan")]), "line 2: the text has no label, but nan"),
         ("classify", (["w1", "w2"], np.eye(2)), "label on line 1 of train must be one name or"),
-        ("classify", (["w1", "w2"], ["a", b"b"]), "label on line 2 of train must be one name or"),
+        (
+            "classify",
+            (["w1", "w2"], ["a", b"b"]),
+            "label on line 2 of train must be a str, and is b",
+        ),
     ],
 )
 def test_labels_of_another_kind_are_named(pretrained, tmp_path, task, documents, match):
