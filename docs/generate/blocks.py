@@ -4,21 +4,17 @@
 on a code host as well; tests/test_docs.py compares.
 """
 
-import contextlib
-import importlib
 import json
-import os
-import pathlib
 import re
 import shlex
 import statistics
-import sys
 
 import chips
 import tables
 from figures import FIGURES
+from sources import AGAIN, benchmark, commands_for, results, seeds_of, with_source
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = tables.ROOT
 RESULTS = tables.RESULTS
 BENCH = tables.BENCH
 MARKER = re.compile(r"^<!-- table: (\S+)((?: \S+)*) -->$", re.MULTILINE)
@@ -100,7 +96,7 @@ def grid(name):
         )
     chance = {one["task"]: one["chance"] for one in tables.bench(name)}
     rows.append(("chance", *(f"{100 * chance[task]:.0f}" for task in tasks)))
-    return _rows(rows)
+    return tables.markdown(rows)
 
 
 def ranges(name):
@@ -115,7 +111,7 @@ def ranges(name):
             values = [[one["accuracy"][split][length] for one in runs] for runs in lines.values()]
             cells = [f"{100 * min(runs):.0f} to {100 * max(runs):.0f}" for runs in values]
             rows.append((f"{task}, {split}", length, *cells))
-    return _rows(rows)
+    return tables.markdown(rows)
 
 
 def _in_short(values, runs, published):
@@ -130,69 +126,69 @@ def _in_short(values, runs, published):
 def recovery(model):
     """What stretching loses, and how fast it returns: `model` is small or minilm."""
     module = benchmark("stretching.recovery")
-    rows = [row for row in _json("recovery") if row["model"] == model]
+    rows = [row for row in results("recovery") if row["model"] == model]
     command = f"stretching.recovery --models {model}"
-    return _with(module.table(rows), rows, command, "recovery", "torch")
+    return with_source(module.table(rows), rows, command, "recovery", "torch")
 
 
 def stretch():
     """What each start of an extended MiniLM loses, and what training recovers."""
-    module, rows = benchmark("stretching.stretch"), _json("stretch")
+    module, rows = benchmark("stretching.stretch"), results("stretch")
 
     def asked(row):
         given = module.others(row["way"], row["settings"])
         note = f"--length {given.pop('length')} --steps {given.pop('steps')}"
         return f"{note} --set {shlex.quote(json.dumps(given))}" if given else note
 
-    command = _commands("stretching.stretch", rows, asked)
-    return _with(module.table(rows), rows, command, "stretch", "torch")
+    command = commands_for("stretching.stretch", rows, asked)
+    return with_source(module.table(rows), rows, command, "stretch", "torch")
 
 
 def readings(task):
     """The accuracy of each way to read the texts of a task with a frozen encoder."""
     module = benchmark("long_texts.readings")
-    rows = [row for row in _json("readings") if row["task"] == task]
+    rows = [row for row in results("readings") if row["task"] == task]
     both = f"{module.table(rows, task)}\n\n{module.verdict(rows, task)}"
-    return _with(both, rows, f"long_texts.readings {task}", "readings", "torch")
+    return with_source(both, rows, f"long_texts.readings {task}", "readings", "torch")
 
 
 def retrieval(task):
     """How well each way of reading finds one sentence of a long document, by length."""
     from keras_posenc.bench import passkey_table
 
-    rows, measured = _json(task), {}
+    rows, measured = results(task), {}
     for length in sorted({int(length) for row in rows for length in row["scores"]}):
         runs = [row for row in rows if str(length) in row["scores"]]
-        measured.setdefault(_seeds(runs), []).append(str(length))
-    command = _AGAIN.join(
+        measured.setdefault(seeds_of(runs), []).append(str(length))
+    command = AGAIN.join(
         f"long_texts.passkey {seeds} --lengths {' '.join(lengths)}"
         + " --needles" * (task == "needle")
         for seeds, lengths in measured.items()
     )
-    return _with(passkey_table(rows), rows, command, task, "torch")
+    return with_source(passkey_table(rows), rows, command, task, "torch")
 
 
 def fine_tuned(task):
     """The accuracy of each way after fine-tuning, and the verdict."""
     module = benchmark("long_texts.fine_tuned")
-    rows = [row for row in _json("fine_tuned") if row["task"] == task]
+    rows = [row for row in results("fine_tuned") if row["task"] == task]
     both = f"{module.table(rows, task)}\n\n{module.verdict(rows, task)}"
-    command = f"long_texts.fine_tuned {task} {_seeds(rows)}"
-    return _with(both, rows, command, "fine_tuned", "torch")
+    command = f"long_texts.fine_tuned {task} {seeds_of(rows)}"
+    return with_source(both, rows, command, "fine_tuned", "torch")
 
 
 def distant_facts(length):
     """The accuracy of each way on two distant facts, and the verdict."""
     module = benchmark("long_texts.distant_facts")
-    rows = [row for row in _json("distant_facts") if row["length"] == int(length)]
+    rows = [row for row in results("distant_facts") if row["length"] == int(length)]
     both = f"{module.table(rows)}\n\n{module.verdict(rows)}"
-    command = f"long_texts.distant_facts --length {length} {_seeds(rows)}"
-    return _with(both, rows, command, "distant_facts", "torch")
+    command = f"long_texts.distant_facts --length {length} {seeds_of(rows)}"
+    return with_source(both, rows, command, "distant_facts", "torch")
 
 
 def gpu_models():
     """Whole models on a GPU, beside transformers and KerasHub."""
-    found = _json("gpu")["rows"]
+    found = results("gpu")["rows"]
     devices = ", ".join(sorted({row["device"] for row in found if "device" in row}))
     cases = " ".join(f'"{case}"' for case in dict.fromkeys(row["case"] for row in found))
     command = f"KERAS_BACKEND=torch python -m benchmarks.accelerators.gpu --cases {cases}"
@@ -202,56 +198,56 @@ def gpu_models():
 
 def distant_context():
     """Who a distant sentence is about, and passages by title, by each way of reading."""
-    module, rows = benchmark("retrieval.distant_context"), _json("distant_context")
-    command = f"retrieval.distant_context {_seeds(rows)}"
-    return _with(module.table(rows), rows, command, "distant_context", "torch")
+    module, rows = benchmark("retrieval.distant_context"), results("distant_context")
+    command = f"retrieval.distant_context {seeds_of(rows)}"
+    return with_source(module.table(rows), rows, command, "distant_context", "torch")
 
 
 def distant_context_mpnet():
     """The same of a second model, before training."""
-    module, rows = benchmark("retrieval.distant_context"), _json("distant_context_mpnet")
+    module, rows = benchmark("retrieval.distant_context"), results("distant_context_mpnet")
     libraries = " ".join(map(shlex.quote, dict.fromkeys(row["library"] for row in rows)))
     options = f"--model mpnet --libraries {libraries}"
-    command = _commands("retrieval.distant_context", rows, lambda row: options)
-    return _with(module.table(rows), rows, command, "distant_context_mpnet", "torch")
+    command = commands_for("retrieval.distant_context", rows, lambda row: options)
+    return with_source(module.table(rows), rows, command, "distant_context_mpnet", "torch")
 
 
 def by_position():
     """Documents found by a passage, by its depth and the document's length."""
-    module, rows = benchmark("retrieval.by_position"), _json("by_position")
-    command = _commands(
+    module, rows = benchmark("retrieval.by_position"), results("by_position")
+    command = commands_for(
         "retrieval.by_position",
         rows,
         lambda row: f"--models {row['model']} --corpora {row['corpus']}",
     )
-    return _with(module.table(rows), rows, command, "by_position", "torch")
+    return with_source(module.table(rows), rows, command, "by_position", "torch")
 
 
 def mteb():
     """Scores by MTEB of sentence-transformers and of ours."""
-    module, rows = benchmark("retrieval.mteb_scores"), _json("mteb")
+    module, rows = benchmark("retrieval.mteb_scores"), results("mteb")
     table = module.markdown(module.lines(rows))
-    return _with(table, rows, "retrieval.mteb_scores", "mteb", "torch")
+    return with_source(table, rows, "retrieval.mteb_scores", "mteb", "torch")
 
 
 def many_texts():
     """What a million vectors cost by engine."""
-    module, rows = benchmark("jobs.many_texts"), _json("many_texts")
+    module, rows = benchmark("jobs.many_texts"), results("many_texts")
     table = module.markdown(module.lines(rows))
-    return _with(table, rows, "jobs.many_texts", "many_texts", "torch")
+    return with_source(table, rows, "jobs.many_texts", "many_texts", "torch")
 
 
 def context_tools():
     module = benchmark("encodings.context_tools")
-    rows = _json("context_tools")
-    return _with(module.table(rows), rows, "encodings.context_tools", "context_tools")
+    rows = results("context_tools")
+    return with_source(module.table(rows), rows, "encodings.context_tools", "context_tools")
 
 
 def encodings_2026():
     """The loss of a small language model up to 8 times the trained length, by encoding."""
-    module, rows = benchmark("encodings.encodings_2026"), _json("encodings_2026")
-    command = _commands("encodings.encodings_2026", rows)
-    return _with(module.table(rows), rows, command, "encodings_2026", "torch")
+    module, rows = benchmark("encodings.encodings_2026"), results("encodings_2026")
+    command = commands_for("encodings.encodings_2026", rows)
+    return with_source(module.table(rows), rows, command, "encodings_2026", "torch")
 
 
 def summary_2026():
@@ -265,10 +261,10 @@ def summary_2026():
         return {name: statistics.fmean(values) for name, values in found.items()}
 
     module = benchmark("encodings.encodings_2026")
-    loss = means(_json("encodings_2026"), lambda r: r["way"], lambda r: r["loss"]["512"])
+    loss = means(results("encodings_2026"), lambda r: r["way"], lambda r: r["loss"]["512"])
     tests = [
         means(
-            _json("text_retrieval"),
+            results("text_retrieval"),
             lambda r: r["reading"],
             lambda r: 100 * r["right"]["4 at 512"] / r["asked"],
         )
@@ -287,85 +283,87 @@ def summary_2026():
         names = way, way.lower().replace("-", "_").replace(" ", "_").removesuffix("_as_it_is")
         cells = [next((f"{t[n]:.0f}" for n in names if n in t), "–") for t in tests]
         rows.append((way, "yes" if way in module.NEW else "", f"{loss[way]:.2f}", *cells))
-    return _rows(rows)
+    return tables.markdown(rows)
 
 
 def text_retrieval(readings):
     """Facts far back in a text, of the `TOOL_READINGS` or the `ENCODINGS_2026`."""
-    module, rows = benchmark("encodings.text_retrieval"), _json("text_retrieval")
+    module, rows = benchmark("encodings.text_retrieval"), results("text_retrieval")
     table = module.table(rows, getattr(module, readings))
-    return _with(table, rows, "encodings.text_retrieval", "text_retrieval", "torch")
+    return with_source(table, rows, "encodings.text_retrieval", "text_retrieval", "torch")
 
 
 def rotary_collapse():
     """Accuracy far beyond the trained length by way, and the terms of the layers."""
-    module, rows = benchmark("encodings.rotary_collapse"), _json("rotary_collapse")
+    module, rows = benchmark("encodings.rotary_collapse"), results("rotary_collapse")
     both = f"{module.table(rows)}\n\n{module.terms_table(rows)}"
-    return _with(both, rows, _commands("encodings.rotary_collapse", rows), "rotary_collapse", "jax")
+    return with_source(
+        both, rows, commands_for("encodings.rotary_collapse", rows), "rotary_collapse", "jax"
+    )
 
 
 def back_to_level():
     """Steps and seconds to 95% after stretching, by masked training and by distillation."""
-    module, rows = benchmark("stretching.back_to_level"), _json("back_to_level")
-    command = f"stretching.back_to_level {_seeds(rows)}"
-    return _with(module.table(rows), rows, command, "back_to_level", "torch")
+    module, rows = benchmark("stretching.back_to_level"), results("back_to_level")
+    command = f"stretching.back_to_level {seeds_of(rows)}"
+    return with_source(module.table(rows), rows, command, "back_to_level", "torch")
 
 
 def stretched_mlm():
     """MLM accuracy of extended models before training and after a few steps."""
-    module, rows = benchmark("stretching.stretched_mlm"), _json("stretched_mlm")
+    module, rows = benchmark("stretching.stretched_mlm"), results("stretched_mlm")
     both = f"{module.table(rows)}\n\n{module.verdict(rows)}"
-    command = _commands("stretching.stretched_mlm", rows, lambda row: f"--steps {row['steps']}")
-    return _with(both, rows, command, "stretched_mlm", "torch")
+    command = commands_for("stretching.stretched_mlm", rows, lambda row: f"--steps {row['steps']}")
+    return with_source(both, rows, command, "stretched_mlm", "torch")
 
 
 def stretched_reactions():
     """MLM accuracy of a pretrained model with its own head, within its length and beyond."""
-    module, rows = benchmark("stretching.stretched_reactions"), _json("stretched_reactions")
+    module, rows = benchmark("stretching.stretched_reactions"), results("stretched_reactions")
     steps = " ".join(f"--steps {steps}" for steps in sorted({row["steps"] for row in rows}))
     alphas = " ".join(str(alpha) for alpha in sorted({row["alpha"] for row in rows}))
     command = f"stretching.stretched_reactions --packages FOLDER --alphas {alphas} {steps}"
-    command += f" {_seeds(rows)}"
-    return _with(module.table(rows), rows, command, "stretched_reactions", "torch")
+    command += f" {seeds_of(rows)}"
+    return with_source(module.table(rows), rows, command, "stretched_reactions", "torch")
 
 
 def stretch_base():
     """Seconds and memory of a step of stretching a model of BERT-base's shape."""
-    module, rows = benchmark("stretching.stretch_base"), _json("stretch_base")
-    command = _commands(
+    module, rows = benchmark("stretching.stretch_base"), results("stretch_base")
+    command = commands_for(
         "stretching.stretch_base", rows, lambda row: f"--steps {len(row['core_seconds'])}"
     )
-    return _with(module.table(rows), rows, command, "stretch_base", "torch OMP_NUM_THREADS=1")
+    return with_source(module.table(rows), rows, command, "stretch_base", "torch OMP_NUM_THREADS=1")
 
 
 def translation():
     """An encoder-decoder and its baselines, with parts of its recipe switched off once."""
-    module, rows = benchmark("encodings.translation"), _json("translation")
+    module, rows = benchmark("encodings.translation"), results("translation")
 
     def asked(row):
         return f"--steps {row['steps']}" + " --beams 4" * ("4 beams" in row["test"])
 
-    command = _commands("encodings.translation", [row for row in rows if "way" in row], asked)
-    return _with(module.table(rows), rows, command, "translation", "torch")
+    command = commands_for("encodings.translation", [row for row in rows if "way" in row], asked)
+    return with_source(module.table(rows), rows, command, "translation", "torch")
 
 
 def quantized():
     table, command = (
-        benchmark("numerics.quantized").table(_json("quantized")),
+        benchmark("numerics.quantized").table(results("quantized")),
         "numerics.quantized",
     )
-    return _with(table, [], f"{command} --models MiniLM", "quantized", "torch")
+    return with_source(table, [], f"{command} --models MiniLM", "quantized", "torch")
 
 
 def precision():
     command = "numerics.precision --train 320 --test 160   # torch: --test 48"
-    return _with(
-        benchmark("numerics.precision").table(_json("precision")), [], command, "precision"
+    return with_source(
+        benchmark("numerics.precision").table(results("precision")), [], command, "precision"
     )
 
 
 def loading():
-    report = _json("loading")
+    report = results("loading")
     rows = [
         ("backend", "file", "`import keras`", "`import keras_posenc`", "build and load", "peak")
     ]
@@ -375,12 +373,14 @@ def loading():
         cells = [f"{s:.1f} s" if s is not None else "–" for s in seconds]
         cells.append(f"{peak:.2f} x weights" if peak else "–")
         rows.append((row["backend"], f"`{row['file']}`", *cells))
-    return _with(_rows(rows), [], f"jobs.loading --turns {report['turns']}", "loading")
+    return with_source(
+        tables.markdown(rows), [], f"jobs.loading --turns {report['turns']}", "loading"
+    )
 
 
 def newsgroups():
     """Accuracy with the test texts cut, after each stage that was tested."""
-    report = _json("newsgroups")
+    report = results("newsgroups")
     stages = [stage for stage in report["stages"] if "test" in stage]
     heads = ["test texts cut at"]
     heads += [f"{which}, after the epoch at {s['length']}" for which in ("all", "long texts")
@@ -391,7 +391,9 @@ def newsgroups():
         for key in ("accuracy", "accuracy_long"):
             cells += [f"{100 * stage['test'][i][key]:.1f}" for stage in stages]
         rows.append(tuple(cells))
-    return _with(_rows(rows), [{"seed": 0}], "long_texts.newsgroups", "newsgroups", "tensorflow")
+    return with_source(
+        tables.markdown(rows), [{"seed": 0}], "long_texts.newsgroups", "newsgroups", "tensorflow"
+    )
 
 
 def included(path):
@@ -443,7 +445,9 @@ def families():
         near = f"{row['difference']:.1e}" if "difference" in row else "tests"
         page = f"[`{row['model']}`](../families/{row['model']}.md)"
         rows.append((page, name, kinds, row["positions"], row["compared"], near))
-    return _with(_rows(rows), [], "numerics.families   # on each backend", "families")
+    return with_source(
+        tables.markdown(rows), [], "numerics.families   # on each backend", "families"
+    )
 
 
 BLOCKS = {
@@ -487,67 +491,6 @@ BLOCKS = {
     "tpu_sequence": chips.over_chips,
     "page": included,
 }
-
-
-# Between the commands of one block.
-_AGAIN = "\nKERAS_BACKEND=torch python -m benchmarks."
-
-
-def _seeds(rows):
-    seeds = sorted({row["seed"] for row in rows if "seed" in row})
-    return " ".join(["--seeds", *map(str, seeds)]) if seeds else ""
-
-
-def _commands(name, rows, asked=lambda row: ""):
-    """The calls of a benchmark that made these rows, those of the same options in one."""
-    seeds, calls = {}, {}
-    for row in rows:
-        seeds.setdefault((asked(row), row["way"]), []).append(row)
-    for (options, way), runs in seeds.items():
-        options = " ".join(filter(None, (options, _seeds(runs))))
-        calls.setdefault(options, []).append(shlex.quote(way))
-    return _AGAIN.join(
-        " ".join(filter(None, (name, options, "--ways", *ways))) for options, ways in calls.items()
-    )
-
-
-def _with(table, rows, command, name, backend=None):
-    seeds = sorted({row["seed"] for row in rows if "seed" in row})
-    note = f"Seeds {', '.join(map(str, seeds))}; " if seeds else ""
-    known = [row["versions"] for row in rows if "versions" in row]
-    if known:
-        note += ", ".join(sorted({f"Keras {v['keras']}" for v in known}))
-        note += f" ({len(known)} of {len(rows)} rows)" * (len(known) < len(rows)) + "; "
-    note += f"[{name}.json](../results/{name}.json)."
-    variable = f"KERAS_BACKEND={backend} " if backend else ""
-    return f"{table}\n\n{note}\n\n```\n{variable}python -m benchmarks.{command}\n```"
-
-
-def _rows(rows):
-    head, *body = (f"| {' | '.join(row)} |" for row in rows)
-    return "\n".join([head, "|" + "---|" * len(rows[0]), *body])
-
-
-def _json(name):
-    return json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
-
-
-@contextlib.contextmanager
-def _environment_kept():
-    before = dict(os.environ)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
-
-
-def benchmark(name):
-    """The module SUBPACKAGE.NAME of the benchmarks, which sets variables of the environment."""
-    if str(ROOT) not in sys.path:
-        sys.path.insert(0, str(ROOT))
-    with _environment_kept():
-        return importlib.import_module(f"benchmarks.{name}")
 
 
 if __name__ == "__main__":

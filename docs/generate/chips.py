@@ -1,8 +1,7 @@
 """What fits TPUs and GPUs, by programs that were compiled and not run."""
 
-import json
-
 import tables
+from sources import results
 
 # Su (2020): RoBERTa-base on one card of 24 GB, https://www.spaces.ac.cn/archives/7947.
 PUBLISHED = {512: 22, 1024: 9, 1536: 5}
@@ -21,7 +20,7 @@ CHIPS = {"t4": "T4", "h100": "H100"}
 
 def batches():
     """The largest batch of BERT-base that was compiled and fits, per length and model."""
-    found = _json("aot_steps")
+    found = results("aot_steps")
     models = [model for model in MODELS if any(p["model"] == model for p in found["programs"])]
     head = ("tokens", *map(MODELS.get, models), "MB of keras_posenc", "Su (2020), 24 GB card")
     rows = [head]
@@ -40,7 +39,7 @@ def batches():
 
 def over_chips():
     """Memory and collectives of one long text over several chips."""
-    found = _json("aot_chips")
+    found = results("aot_chips")
     (program,) = found["programs"]
     rows = [("collectives of a step", "number", "MB of their results")]
     for kind, (number, mb) in program["collectives"].items():
@@ -55,7 +54,7 @@ def over_chips():
 
 def layers():
     """One layer per encoding on a TPU: memory and products, relative to plain attention."""
-    found = _json("aot")
+    found = results("aot")
     case = {"chip": "v5e:2x2", "length": 8192, "dtype": "bfloat16"}
     rows = {}
     for row in found["rows"]:
@@ -95,7 +94,7 @@ def _ratio_to_plain(rows, encoding, mode):
 
 def gpu_layers():
     """One layer on GPUs that were not there: memory by the compiler."""
-    found = _json("aot")
+    found = results("aot")
     modes = {"forward": "forward", "train": "training", "train with dropout": "with dropout"}
     rows, written = {}, set()
     for row in found["rows"]:
@@ -115,7 +114,7 @@ def gpu_layers():
 
 def largest(model, length):
     """The program of the largest batch that was compiled with all layers and fits, or None."""
-    found = _json("aot_steps")
+    found = results("aot_steps")
     fitting = [
         program
         for program in _programs(found, model, length)
@@ -142,7 +141,3 @@ def _cell(found, model, length):
 
 def _versions(found):
     return ", ".join(f"{name} {version}" for name, version in found["versions"].items())
-
-
-def _json(name):
-    return json.loads((tables.RESULTS / f"{name}.json").read_text("utf-8"))
