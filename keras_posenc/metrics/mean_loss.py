@@ -48,7 +48,8 @@ class MeanLoss(keras.metrics.Metric):
         config = {**loss.get_config(), "reduction": "none"}
         self._parts, self._weights = (type(loss).from_config(config) for _ in range(2))
         self._losses = self._parts.call
-        self._ones = _Ones(autocast=False)
+        # A layer, so that the ones have the mask of the losses.
+        self._ones = keras.layers.Activation(ops.ones_like, autocast=False)
         self.total = self.add_variable((), initializer="zeros", name="total")
         self.count = self.add_variable((), initializer="zeros", name="count")
 
@@ -80,15 +81,3 @@ class MeanLoss(keras.metrics.Metric):
     @classmethod
     def from_config(cls, config):
         return cls(**{**config, "loss": keras.losses.deserialize(config["loss"])})
-
-
-class _Ones(keras.layers.Layer):
-    """Ones in the shape of its input, under the Keras mask of that."""
-
-    def __init__(self, **kwargs):
-        super().__init__(**kwargs)
-        self.supports_masking = True
-        self.built = True
-
-    def call(self, inputs):
-        return ops.ones_like(inputs)
