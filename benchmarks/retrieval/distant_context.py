@@ -46,7 +46,7 @@ from benchmarks.shared.kept import Study, keys, markdown, options, write_lines
 from keras_posenc import TextModel, Tokenizer, embedder
 from keras_posenc.bench.reading import by_words
 from keras_posenc.retrieval import embed_spans, open_embedder
-from keras_posenc.training import contextualize
+from keras_posenc.training import Embed, contextualize, finetune, stretch
 
 RESULTS = pathlib.Path(__file__).parents[1] / "results" / "distant_context.json"
 LENGTH, WINDOW = 4096, 512
@@ -62,6 +62,7 @@ WINDOWS_LOG_N = "late chunking in 512-token windows, with log-n"
 LONG_LOG_N = "late chunking, stretched, with log-n, untrained"
 CONTEXTUAL = "late chunking, trained by `contextualize`"
 ON_LICENCES = "late chunking, trained by `contextualize` on these licences"
+LABELLED = "late chunking, trained with labels on other licences"
 # Ways of training -> the arguments of `contextualize`.
 TRAININGS = {
     CONTEXTUAL: {},
@@ -90,7 +91,7 @@ UNTRAINED = {
     LONG_LOG_N: {**TABLE, "encodings": [LOG_N]},
 }
 DEFAULT_WAYS = [WORDS, ALONE, FIRST, TITLE, *WINDOWED, LONG_LOG_N, CONTEXTUAL]
-WAYS = list(dict.fromkeys([*DEFAULT_WAYS, *UNTRAINED, *TRAININGS]))
+WAYS = list(dict.fromkeys([*DEFAULT_WAYS, *UNTRAINED, *TRAININGS, LABELLED]))
 ONE = "one person"
 # Where people are introduced -> how many tokens before the sentences about them.
 DISTANCES = {
@@ -154,7 +155,7 @@ def makes_sense(key):
         return key["way"] in TRAININGS
     if key["library"] in (*PEOPLE, *SUBJECTS):
         return key["way"] != TITLE
-    return key["seed"] == 0 or key["way"] in TRAININGS
+    return key["seed"] == 0 or key["way"] in (*TRAININGS, LABELLED)
 
 
 def load(tokenizer, library, seed):
@@ -180,9 +181,21 @@ def reader(tokenizer, way, seed, folder, checkpoint=MINILM):
             texts = distant_terms.licences(tokenizer).texts
         contextualize(checkpoint, texts, output, max_length=LENGTH, seed=seed, **settings)
         return open_embedder(output, max_length=LENGTH)
+    if way == LABELLED:
+        rows = distant_terms.labelled(tokenizer)
+        return with_labels(checkpoint, rows, folder / f"labels-{seed}", seed)
     if way in UNTRAINED:
         return TextModel(embedder(checkpoint, **UNTRAINED[way]), tokenizer, LENGTH)
     return TextModel(embedder(checkpoint, **WINDOWED.get(way, {})), tokenizer, WINDOW)
+
+
+def with_labels(checkpoint, rows, output, seed):
+    """The stretched embedder, fine-tuned on queries and passages in their documents (InSeNT)."""
+    start, texts = output / "start", [document for _, document, _ in rows]
+    stretch(checkpoint, texts, start, max_length=LENGTH, steps=0, log_n=TRAINED, **TABLE)
+    task, settings = Embed(document_weight=0.2), {"max_length": LENGTH, "epochs": 1, "seed": seed}
+    finetune(start, rows, output / "trained", task=task, token_budget=4 * LENGTH, **settings)
+    return open_embedder(output / "trained", max_length=LENGTH)
 
 
 def similarities(library, way, tokenizer, model):

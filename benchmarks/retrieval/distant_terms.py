@@ -10,6 +10,8 @@ are no help to tell whose it is. Documents, names and clauses are found by rule:
   among the first 200 words of the text.
 - A passage of 96 tokens is about a clause if a word of it begins as below, twice or more. It is
   ranked if no name word of its licence stands in it, nor in the 256 tokens before it or after it.
+
+The first 80 licences in a random order are searched. `labelled` has such queries about the others.
 """
 
 import collections
@@ -35,8 +37,27 @@ CLAUSES = {
 COMMON_AT_MOST = 3  # licences that have a name word
 
 
-def licences(tokenizer, most=MOST):
-    texts = english_licences()
+def licences(tokenizer):
+    """The library that is searched."""
+    return _library(tokenizer, range(MOST))
+
+
+def labelled(tokenizer):
+    """(query, document, passage) of the licences that are not searched, as lists."""
+    library = _library(tokenizer, range(MOST, 10**6))
+    places = [(n, span) for n, spans in enumerate(library.spans) for span in spans]
+    found = []
+    for query, right in zip(library.queries, library.right, strict=True):
+        for number, (start, end) in (places[row] for row in right):
+            text = library.texts[number]
+            if text.count(text[start:end]) == 1:
+                found.append([query, text, text[start:end]])
+    return found
+
+
+def _library(tokenizer, numbers):
+    """Of the licences that have a name, in a random order, those of these numbers."""
+    texts, seen = english_licences(), 0
     words = {name: WORD.findall(text.lower()) for name, text in texts.items()}
     counts = collections.Counter(word for found in words.values() for word in {*found})
     library = Library.empty("document", "distance")
@@ -45,7 +66,10 @@ def licences(tokenizer, most=MOST):
         title = _title(key)
         rare = {word for word in WORD.findall(title.lower())
                 if word.isalpha() and counts[word] <= COMMON_AT_MOST}  # fmt: skip
-        if not rare & {*words[key][:200]} or len(library.texts) == most:
+        if not rare & {*words[key][:200]}:
+            continue
+        seen += 1
+        if seen - 1 not in numbers:
             continue
         text, spans, offsets = _cut(texts[key].strip(), tokenizer)
         places = [m.start() for m in re.finditer(r"\w+", text) if m[0].lower() in rare]
