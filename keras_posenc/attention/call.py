@@ -1,11 +1,14 @@
 """What a call of attention brings: its arguments, their checks, and the grid that they make."""
 
 import dataclasses
+import inspect
+from collections.abc import Sequence
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_posenc.hints import Tensor
 from keras_posenc.maps.columns import slice_axis
 from keras_posenc.maps.grid import Grid
 from keras_posenc.positions import consecutive
@@ -13,31 +16,31 @@ from keras_posenc.positions import consecutive
 
 @dataclasses.dataclass(eq=False)
 class Call:
-    """The arguments of `PositionalAttention.call`, in its order and with its defaults.
+    """The arguments of `PositionalAttention.call`, whose signature it is.
 
     Attributes:
         num_keys: int or None. Number of keys to attend to: those of the cache, if there is one.
         with_map: bool. The attention map is requested.
     """
 
-    query: object
-    value: object
-    key: object = None
-    query_mask: object = None
-    value_mask: object = None
-    key_mask: object = None
-    attention_mask: object = None
+    query: Tensor
+    value: Tensor
+    key: Tensor | None = None
+    query_mask: Tensor | None = None
+    value_mask: Tensor | None = None
+    key_mask: Tensor | None = None
+    attention_mask: Tensor | None = None
     return_attention_scores: bool = False
     training: bool | None = None
     use_causal_mask: bool = False
-    query_positions: object = None
-    key_positions: object = None
-    query_order: object = None
-    key_order: object = None
-    bias: object = None
+    query_positions: Tensor | None = None
+    key_positions: Tensor | None = None
+    query_order: Tensor | None = None
+    key_order: Tensor | None = None
+    bias: Tensor | None = None
     return_attention_logits: bool = False
     cache: tuple | None = None
-    tables: list | None = None
+    tables: Sequence[Tensor] | None = None
     packed: bool = False
 
     def __post_init__(self):
@@ -119,6 +122,12 @@ class Call:
         if causal and not by_index:
             grid.check_one_axis()
         return grid
+
+
+def call_signature():
+    """The signature of `PositionalAttention.call`, by which Keras knows its arguments."""
+    layer = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return inspect.Signature([layer, *inspect.signature(Call).parameters.values()])
 
 
 def _as_many(q, keys, same):

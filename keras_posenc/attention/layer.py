@@ -9,13 +9,13 @@ from keras import ops
 from keras_posenc import backend, checks
 from keras_posenc import encodings as position_encodings
 from keras_posenc.attention.attention_checks import check_features, listed
-from keras_posenc.attention.call import Call, check_call
+from keras_posenc.attention.call import Call, call_signature, check_call
 from keras_posenc.attention.choose import attend, mesh_size
 from keras_posenc.attention.key_values import Memory, empty_cache
 from keras_posenc.attention.rules import Hooks, Rules
 from keras_posenc.backend.head_groups import repeated_heads
 from keras_posenc.backend.seeding import without_tensorflow
-from keras_posenc.hints import Constraint, Encodings, Initializer, Regularizer, Tensor
+from keras_posenc.hints import Constraint, Encodings, Initializer, Regularizer
 from keras_posenc.maps.attention_dropout import ATTENTION_DROPOUT, drawn_once
 from keras_posenc.maps.grid import Content
 from keras_posenc.nested_layers import (
@@ -286,49 +286,8 @@ class PositionalAttention(keras.layers.Layer):
             return {**kwargs, "key_positions": kwargs["query_positions"]}
         return kwargs
 
-    def call(
-        self,
-        query: Tensor,
-        value: Tensor,
-        key: Tensor | None = None,
-        query_mask: Tensor | None = None,
-        value_mask: Tensor | None = None,
-        key_mask: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        return_attention_scores: bool = False,
-        training: bool | None = None,
-        use_causal_mask: bool = False,
-        query_positions: Tensor | None = None,
-        key_positions: Tensor | None = None,
-        query_order: Tensor | None = None,
-        key_order: Tensor | None = None,
-        bias: Tensor | None = None,
-        return_attention_logits: bool = False,
-        cache: tuple | None = None,
-        tables: Sequence[Tensor] | None = None,
-        packed: bool = False,
-    ):
-        call = Call(
-            query,
-            value,
-            key,
-            query_mask,
-            value_mask,
-            key_mask,
-            attention_mask,
-            return_attention_scores,
-            training,
-            use_causal_mask,
-            query_positions,
-            key_positions,
-            query_order,
-            key_order,
-            bias,
-            return_attention_logits,
-            cache,
-            tables,
-            packed,
-        )
+    def call(self, *args, **kwargs):
+        call = Call(*args, **kwargs)
         check_call(call, self)
         query = ops.cast(call.query, self.compute_dtype)
         key, value = (
@@ -353,6 +312,8 @@ class PositionalAttention(keras.layers.Layer):
         rules = self._rules(call, q, k, hooks)
         output, scores, logits = attend(q, k, v, grid, rules, call.with_map)
         return call.result(merge(output), scores, logits, new_cache)
+
+    call.__signature__ = call_signature()
 
     def _project(self, query, key, value):
         """The heads q, k, v, and what makes the attention output (B, Tq, H, Dv) the layer's."""

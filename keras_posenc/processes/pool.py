@@ -1,4 +1,9 @@
-"""A process per device, where a process uses one device only: for predictions and vectors."""
+"""A process per device, where a process uses one device only: for predictions and vectors.
+
+`concurrent.futures` cannot do it. Its processes import the program that started them, so a script
+without `if __name__ == "__main__"` would start itself again; and they have the environment of this
+process, where each needs its device and the backend before Keras is imported.
+"""
 
 import contextlib
 import os
