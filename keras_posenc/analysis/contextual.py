@@ -96,7 +96,7 @@ def verdict(report):
     is needed."""
     far = [row for row in report["found"] if row["tokens"] > 512] or report["found"]
     windows, trained = (sum(row[way] for row in far) / len(far) for way in ("windows", "trained"))
-    similarity = report["sentences"]["similarity"]
+    similarity, cosine = (report["sentences"][key] for key in ("similarity", "agreement"))
     what = "name more than a window" if far[0]["tokens"] > 512 else "distant name"
     found = (
         f"By a {what} before them, {trained:.0%} of the passages are found after training, and "
@@ -104,7 +104,10 @@ def verdict(report):
     )
     if not report["losses"]:
         return f"Nothing was trained. {found}".strip()
-    cost = f"Similarities of single sentences correlate by {similarity:.3f} with the original"
+    cost = (
+        f"Vectors of single sentences have the cosine {cosine:.3f} with the original, and their "
+        f"similarities correlate by {similarity:.3f} with it"
+    )
     if trained <= windows:
         return f"{found}{cost}. Training brought nothing: give more texts or more steps."
     if similarity < LEAST:

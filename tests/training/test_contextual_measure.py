@@ -68,3 +68,10 @@ def test_a_word_is_exchanged_for_one_of_another_text(small):
     texts[1] = text.replace("harbour", "garden").replace("boats", "trees")
     words = Corpus(texts, tokenizer, None, 500, 0.0, OPENING).words
     assert {each.word for each in words} == {"harbour", "garden"}
+
+
+@pytest.mark.once
+def test_one_text_is_measured_on_itself_and_the_log_says_so(small, tmp_path, caplog):
+    settings = {**SHORT, "steps": 0}
+    contextualize(small, [" ".join(TEXTS)], tmp_path, **settings)
+    assert "There is one text, and what is found is measured on it, too" in caplog.text

@@ -22,6 +22,7 @@ from keras_posenc.processes.together import check_processes, check_shared
 from keras_posenc.text import Texts
 from keras_posenc.text.documents import check_list
 from keras_posenc.text.files import read_long_texts
+from keras_posenc.text.truncation import LOGGER
 from keras_posenc.training.contextual.copies import Corpus
 from keras_posenc.training.contextual.prompted import Prompted
 from keras_posenc.training.contextual.pronouns import LANGUAGES, language_of
@@ -214,6 +215,10 @@ def _read(texts, test, text, seed):
             train = [train[i] for i in order[count:]]
         else:
             held_out = train
+            LOGGER.warning(
+                "There is one text, and what is found is measured on it, too: give other texts as "
+                "`test` to see what is found in texts that were not trained on."
+            )
     return train, held_out
 
 

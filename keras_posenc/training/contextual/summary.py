@@ -33,7 +33,7 @@ def contextual_summary(report):
     tokens back to the name   in windows   with the first sentence   after training
                         812         25%                      100%              95%
     Passages of held-out texts found by a name far before them; chance is 25%.
-    Single sentences: rank correlation of their similarities with the original 0.980.
+    Single sentences: rank correlation of their similarities with the original 0.980, cosine 0.990.
     Trained on 30 names and 60 words of 8 of 9 texts, 2 steps in 190 s.
     """
     head = "tokens back to the name"
@@ -41,12 +41,13 @@ def contextual_summary(report):
     for row in report["found"]:
         cells = (f"   {row[way]:>{len(title) - 1}.0%} " for way, title in WAYS.items())
         lines.append(f"{row['tokens']:>{len(head)},}" + "".join(cells).rstrip())
-    kept = report["sentences"]["similarity"]
+    kept = report["sentences"]
     return "\n".join([
         *lines,
         f"Passages of held-out texts found by a name far before them; chance is "
         f"{report['chance']:.0%}.",
-        f"Single sentences: rank correlation of their similarities with the original {kept:.3f}.",
+        f"Single sentences: rank correlation of their similarities with the original "
+        f"{kept['similarity']:.3f}, cosine {kept['agreement']:.3f}.",
         f"Trained on {report['targets']}, {len(report['losses']):,} steps in "
         f"{report['seconds']:,.0f} s.",
     ])  # fmt: skip

@@ -54,7 +54,8 @@ class ContextualTraining:
             print_line(
                 f"{self.corpus.summary()}; {self.recipe.steps:,} steps of {COPIES} copies of up to "
                 f"{self.recipe.train_length:,} tokens, about {self.gigabytes():.1f} GB of memory "
-                "beside the program"
+                "beside the program. What is found is measured before and after them, and the time "
+                "left follows the first step"
             )
             return self.at_start()
 
