@@ -43,7 +43,7 @@ def licences(tokenizer):
 
 
 def labelled(tokenizer):
-    """(query, document, passage) of the licences that are not searched, as lists."""
+    """(query, document, passage) of the licences that are not searched."""
     library = _library(tokenizer, range(MOST, 10**6))
     places = [(n, span) for n, spans in enumerate(library.spans) for span in spans]
     found = []
@@ -51,7 +51,7 @@ def labelled(tokenizer):
         for number, (start, end) in (places[row] for row in right):
             text = library.texts[number]
             if text.count(text[start:end]) == 1:
-                found.append([query, text, text[start:end]])
+                found.append((query, text, text[start:end]))
     return found
 
 
