@@ -108,6 +108,12 @@ def test_links_between_pages_lead_somewhere():
     assert lost == []
 
 
+def test_every_guide_leads_to_the_api_reference():
+    guides = [path for path in (DOCS / "guides").glob("*.md") if path.stem != "index"]
+    lacking = [p.name for p in guides if "\nAPI reference: [`" not in p.read_text("utf-8")]
+    assert len(guides) > 20 and lacking == []
+
+
 def test_the_benchmarks_that_pages_name_exist():
     """Their commands and files; and the list of the subpackages says what these say."""
     text = "\n".join(path.read_text("utf-8") for path in (*PAGES, *TOP))

@@ -177,6 +177,12 @@ def fine_tuned(task):
     return with_source(both, rows, command, "fine_tuned", "torch")
 
 
+def growth():
+    """Time and memory of attention by length, and the exponents."""
+    table = benchmark("steps.growth").table(results("growth"))
+    return with_source(table, [], "steps.growth   # and jax", "growth", "torch")
+
+
 def distant_facts(length):
     """The accuracy of each way on two distant facts, and the verdict."""
     module = benchmark("long_texts.distant_facts")
@@ -450,44 +456,17 @@ def families():
     )
 
 
-BLOCKS = {
-    "families": families,
-    "comparisons": comparisons,
-    "encodings": encodings,
-    "encoding_figures": encoding_figures,
-    "verdicts": verdicts,
-    "bench": bench,
-    "grid": grid,
-    "ranges": ranges,
-    "recovery": recovery,
-    "stretch": stretch,
-    "readings": readings,
-    "distant_facts": distant_facts,
-    "distant_context": distant_context,
-    "distant_context_mpnet": distant_context_mpnet,
-    "by_position": by_position,
-    "mteb": mteb,
-    "many_texts": many_texts,
-    "retrieval": retrieval,
-    "fine_tuned": fine_tuned,
-    "context_tools": context_tools,
-    "encodings_2026": encodings_2026,
-    "summary_2026": summary_2026,
-    "text_retrieval": text_retrieval,
-    "translation": translation,
-    "back_to_level": back_to_level,
-    "rotary_collapse": rotary_collapse,
-    "stretched_mlm": stretched_mlm,
-    "stretched_reactions": stretched_reactions,
-    "stretch_base": stretch_base,
-    "precision": precision,
-    "quantized": quantized,
-    "loading": loading,
-    "newsgroups": newsgroups,
+_NAMED = (
+    families, comparisons, encodings, encoding_figures, verdicts, bench, grid, ranges, recovery,
+    stretch, readings, growth, distant_facts, distant_context, distant_context_mpnet,
+    by_position, mteb, many_texts, retrieval, fine_tuned, context_tools, encodings_2026,
+    summary_2026, text_retrieval, translation, back_to_level, rotary_collapse, stretched_mlm,
+    stretched_reactions, stretch_base, precision, quantized, loading, newsgroups, gpu_models,
+)  # fmt: skip
+BLOCKS = {block.__name__: block for block in _NAMED} | {
     "tpu_batches": chips.batches,
     "tpu_layers": chips.layers,
     "gpu_layers": chips.gpu_layers,
-    "gpu_models": gpu_models,
     "tpu_sequence": chips.over_chips,
     "page": included,
 }
