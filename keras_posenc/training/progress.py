@@ -69,8 +69,10 @@ class Progress:
         self.print_line(f"epoch {number} of {epochs}: {words}{self.times()}")
 
     def times(self):
-        """How long this call has run, and how long the whole run will still take."""
+        """How long this call has run, and how long the whole run will still take, if it will."""
         now, first = time.perf_counter(), self.done - self.taken
+        if self.done == self.total:
+            return f"{_duration(now - self.started)} in all"
         seconds, measured = now - self.started, self.sizes[first : self.done]
         if self.taken > 1:  # the first step has compiled the model
             seconds, measured = now - self.first_ended, measured[1:]
