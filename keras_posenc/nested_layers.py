@@ -13,7 +13,7 @@ import inspect
 import keras
 
 from keras_posenc import backend
-from keras_posenc.backend.keras_names import save_zero_points
+from keras_posenc.backend.keras_names import kernel_of, save_zero_points
 
 _LATER = contextvars.ContextVar("_LATER", default=False)
 
@@ -111,8 +111,7 @@ def applied(dense, x, axes=1):
     """
     if not backend.is_plain(dense, x):
         return dense(x)
-    kernel = dense.kernel if dense.lora_enabled else dense._kernel  # which asks less
-    y = backend.linear(x, kernel, dense.bias, axes)
+    y = backend.linear(x, kernel_of(dense), dense.bias, axes)
     return y if dense.activation is None else dense.activation(y)
 
 

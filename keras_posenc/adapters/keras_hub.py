@@ -8,6 +8,7 @@ try:
 except ImportError:
     raise ImportError("This adapter needs KerasHub: pip install keras-hub") from None
 
+from keras_posenc.backend.keras_names import maker_of
 from keras_posenc.models.model import model_on
 from keras_posenc.untrusted import quote
 
@@ -92,7 +93,7 @@ def features_of(model):
     if pooler is None:
         features = keras.tree.flatten(model.output)
     else:
-        first_token = pooler.input._keras_history.operation
+        first_token = maker_of(pooler.input)
         features = keras.tree.flatten(first_token.input)
     if len(model.outputs) != 1 or len(features[0].shape) != 3:
         raise ValueError(

@@ -1,8 +1,17 @@
-"""What this package uses of Keras beyond its public names: all of it stands here.
+"""Private names of Keras that this package reads: outside `backend/`, it reads them from here.
 
-Each use is a faster way of something that Keras does by itself. Where a version of Keras has no
-such name, Keras does it, and one line is logged. `tests/backend/test_keras_names.py` runs with each
-supported Keras.
+The uses in `USES` are faster ways of something that Keras does by itself. Where a version of Keras
+lacks their names, Keras does it, and one line is logged. For most of the other functions, Keras has
+no public way; all supported versions have these names. `tests/backend/test_keras_names.py` runs
+with each version, and `tests/test_structure.py` fails if a private name is read elsewhere.
+
+Some private names are not here, because a class inherits them:
+
+- The trainers in `jax.py`, `jax_processes.py` and `tensorflow.py` replace and call private methods
+  of Keras' trainers, and set their attributes.
+- `training/adamw.py` replaces `_apply_weight_decay` of Keras' optimizers.
+
+`torch_calls.py` also reads private names of PyTorch: the hooks of its modules.
 """
 
 import contextlib
@@ -25,8 +34,10 @@ def _has_graphs():
     x = keras.Input((1,))
     model = keras.Model(x, keras.layers.Identity()(x))
     nodes = [node for nodes in model._nodes_by_depth.values() for node in nodes]
-    wanted = ("is_input", "operation", "arguments", "outputs", "input_tensors")
-    return hasattr(model, "_outputs_struct") and all(hasattr(nodes[0], name) for name in wanted)
+    of_node = ("is_input", "operation", "arguments", "outputs", "input_tensors")
+    of_model = ("_outputs_struct", "_standardize_inputs")
+    found = [hasattr(nodes[0], name) for name in of_node]
+    return all(found + [hasattr(model, name) for name in of_model])
 
 
 def _has_moments():
@@ -90,6 +101,11 @@ def hidden_tensorflow():
         module._available = known
 
 
+def layers_in(layer):
+    """A list of a layer or model and of all layers inside it, at any depth."""
+    return layer._flatten_layers()
+
+
 def is_recomputed(layer):
     """Whether the results of a layer are computed again in the backward pass."""
     return bool(layer._remat_mode)
@@ -103,6 +119,31 @@ def nodes_by_depth(graph):
 def output_structure(graph):
     """The nested structure of the outputs of a functional graph."""
     return graph._outputs_struct
+
+
+def input_list(model, inputs):
+    """What a functional model is called with, as a list of tensors in the order of its inputs."""
+    return model._standardize_inputs(inputs)
+
+
+def run_graph(graph, inputs, operation_fn):
+    """The outputs of a functional graph, where operation_fn(operation) is called for each one."""
+    return graph._run_through_graph(inputs, operation_fn=operation_fn)
+
+
+def maker_of(tensor):
+    """The layer or operation that made a symbolic tensor."""
+    return tensor._keras_history.operation
+
+
+def mask_of(x):
+    """The mask that Keras keeps with a tensor, or None."""
+    return getattr(x, "_keras_mask", None)
+
+
+def set_mask(x, mask):
+    """Keeps a mask with a tensor, where the next layer finds it."""
+    x._keras_mask = mask
 
 
 def save_zero_points(layer):
@@ -124,7 +165,38 @@ def tensor_of(variable):
     return getattr(variable, "_value", variable)  # with LoRA, a kernel is a tensor
 
 
+def kernel_of(dense):
+    """The kernel of a dense layer that is not quantized, with what LoRA adds to it."""
+    # `kernel` asks for all kinds of quantization first.
+    return dense.kernel if dense.lora_enabled else dense._kernel
+
+
+def index_of(optimizer, variable):
+    """The place of a variable among those that an optimizer was built with."""
+    return optimizer._get_variable_index(variable)
+
+
+def is_decayed(optimizer, variable):
+    """Whether an optimizer applies its weight decay to a variable."""
+    return optimizer._use_weight_decay(variable)
+
+
+def has_moments(optimizer):
+    """Whether the moments of an Adam are where `moments` looks for them."""
+    return has("moments") and hasattr(optimizer, "_momentums") and hasattr(optimizer, "_velocities")
+
+
 def moments(optimizer, variable):
     """The variables m and v that an Adam has for a weight."""
-    index = optimizer._get_variable_index(variable)
+    index = index_of(optimizer, variable)
     return optimizer._momentums[index], optimizer._velocities[index]
+
+
+def has_direction(metric):
+    """Whether a callback of Keras knows if a metric is better when higher or when lower."""
+    return hasattr(metric, "_direction")
+
+
+def called_by_fit(arguments):
+    """Whether a call of `evaluate` with these keyword arguments is one that `fit` makes."""
+    return "_use_cached_eval_dataset" in arguments

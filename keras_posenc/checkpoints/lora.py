@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 
+from keras_posenc.backend.keras_names import layers_in
 from keras_posenc.checkpoints.load import variables_of
 
 # The weight that LoRA adds to, and the two factors of what it adds.
@@ -28,7 +29,7 @@ def merged_arrays(layers):
     """
     scales = {}
     for layer in layers.values():
-        for part in layer._flatten_layers():
+        for part in layers_in(layer):
             if getattr(part, "lora_enabled", False) and not part.quantization_mode:
                 scale = part.lora_alpha / part.lora_rank
                 scales |= {id(variable): scale for variable in part.weights}

@@ -6,6 +6,7 @@ import re
 import keras
 from keras import ops
 
+from keras_posenc.backend.keras_names import layers_in
 from keras_posenc.models.direct import calls_in
 
 # Modes of quantization that run calibration data through the model.
@@ -89,7 +90,7 @@ class Stage(keras.layers.Layer):
         self.built = True
 
     def call(self, x):
-        with _observed(self._flatten_layers()):
+        with _observed(layers_in(self)):
             return self.compute(x)
 
 

@@ -14,7 +14,7 @@ from keras_posenc import backend
 from keras_posenc.attention.last_query import attend_last
 from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.attention.whole_text import attend_whole
-from keras_posenc.backend.keras_names import nodes_by_depth, output_structure
+from keras_posenc.backend.keras_names import mask_of, nodes_by_depth, output_structure, set_mask
 from keras_posenc.backend.shared_pass import sharing
 from keras_posenc.layers.dropout import Dropout
 from keras_posenc.layers.feedforward import FeedForward
@@ -121,8 +121,8 @@ def _one(compute, layer, x, *args, **named):
     if named.get("training") or not backend.is_plain(layer, x):
         return layer(x, *args, **named)
     y = compute(layer, x, *args, **named)
-    if y is not x and (mask := layer.compute_mask(x, _mask(x))) is not None:
-        y._keras_mask = mask
+    if y is not x and (mask := layer.compute_mask(x, mask_of(x))) is not None:
+        set_mask(y, mask)
     return y
 
 
@@ -155,7 +155,7 @@ def _sum(layer, tensors):
     if not backend.is_plain(layer, first):
         return layer(tensors)
     y = first + second
-    y._keras_mask = _mask(first)
+    set_mask(y, mask_of(first))
     return y
 
 
@@ -165,7 +165,7 @@ def _attention(layer, query, value, key=None, **named):
         return layer(*tensors, **named)
     for name, x in (("query_mask", query), ("value_mask", value), ("key_mask", key)):
         if named.get(name) is None:
-            named[name] = _mask(x)
+            named[name] = mask_of(x)
     alone = value is query and (key is None or key is query)
     found = None
     if alone:
@@ -174,12 +174,8 @@ def _attention(layer, query, value, key=None, **named):
     if found is None:
         found = layer.call(query, value, key, **layer.with_key_positions(query, value, named))
     y = found[0] if isinstance(found, tuple) else found
-    y._keras_mask = _mask(query)
+    set_mask(y, mask_of(query))
     return found
-
-
-def _mask(x):
-    return getattr(x, "_keras_mask", None)
 
 
 # The class of a layer -> how one of it is called. These classes take a mask from their first input

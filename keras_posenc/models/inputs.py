@@ -12,6 +12,7 @@ from keras import ops
 from keras_posenc import backend
 from keras_posenc.attention.gau import GatedAttentionUnit
 from keras_posenc.attention.layer import PositionalAttention
+from keras_posenc.backend.keras_names import called_by_fit, nodes_by_depth
 from keras_posenc.layers.token_embedding import REMEDY, check_ids
 from keras_posenc.models.direct import calls_in
 from keras_posenc.positions.absolute import AbsolutePositionEmbedding
@@ -146,7 +147,7 @@ class CheckedInputs(backend.SafeTrainer):
             return super().fit(**given | {"x": watch.all_of(x)})
 
     def evaluate(self, x=None, *args, **kwargs):
-        if "_use_cached_eval_dataset" in kwargs:  # `fit` has checked it
+        if called_by_fit(kwargs):  # `fit` has checked it
             return super().evaluate(x, *args, **kwargs)
         with _Watch(self) as watch:
             return super().evaluate(watch.all_of(x), *args, **kwargs)
@@ -329,7 +330,7 @@ def _looked_up(node):
         ids = named.get("query_positions", named.get("positions"))
         return [(ids, IdInput("", None))]
     inner = getattr(layer, "layer", None)
-    if isinstance(layer, keras.layers.Wrapper) and hasattr(inner, "_nodes_by_depth"):
+    if isinstance(layer, keras.layers.Wrapper) and nodes_by_depth(inner):
         given = args[0] if args and isinstance(args[0], dict) else {}
         return [(given[ids.name], ids) for ids in id_inputs(inner) if ids.name in given]
     return []

@@ -6,6 +6,8 @@ import functools
 import keras
 from keras import ops
 
+from keras_posenc.backend.keras_names import layers_in
+
 
 @contextlib.contextmanager
 def as_matrix_products(model):
@@ -16,7 +18,7 @@ def as_matrix_products(model):
     Args:
         model: `keras.Model`.
     """
-    layers = [layer for layer in model._flatten_layers() if _is_product(layer)]
+    layers = [layer for layer in layers_in(model) if _is_product(layer)]
     for layer in layers:
         layer.call = functools.partial(_product, layer, *_matrix(layer))
     try:

@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from keras_posenc import backend
-from keras_posenc.backend.keras_names import has, save_zero_points, scope
+from keras_posenc.backend.keras_names import has, input_list, layers_in, save_zero_points, scope
 from keras_posenc.backend.seeding import without_tensorflow
 from keras_posenc.encodings import spec_of
 from keras_posenc.models.calibration import CALIBRATED, stages
@@ -76,7 +76,7 @@ class TransformerModel(CheckedInputs, keras.Model):
                 )
         masked = any(each is not None for each in keras.tree.flatten(mask))
         if backend.TRAITS.eager and has("graphs") and not (training or masked or kwargs):
-            tensors = self._standardize_inputs(inputs)
+            tensors = input_list(self, inputs)
             if backend.is_plain(self, tensors[0]):
                 outputs = self._steps.run(tensors)
                 one = isinstance(outputs, (list, tuple)) and len(outputs) == 1
@@ -134,7 +134,7 @@ class TransformerModel(CheckedInputs, keras.Model):
         # Keras' sums over calibration data would keep all that they are made of.
         with without_tensorflow(), backend.without_gradients():
             super().quantize(mode, config=config, **chosen, **kwargs)
-        for layer in self._flatten_layers():
+        for layer in layers_in(self):
             save_zero_points(layer)
 
     def get_quantization_layer_structure(self, mode=None):
@@ -159,7 +159,7 @@ class TransformerModel(CheckedInputs, keras.Model):
 def _calibrated(model):
     """A filter for the layers inside the blocks of a model, and its tables of ids."""
     blocks = stages(model)["sequential_blocks"]
-    inside = {id(layer) for block in blocks for layer in block._flatten_layers()}
+    inside = {id(layer) for block in blocks for layer in layers_in(block)}
     return lambda layer: id(layer) in inside or isinstance(layer, keras.layers.Embedding)
 
 

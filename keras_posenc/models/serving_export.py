@@ -6,6 +6,7 @@ import os
 import pathlib
 
 from keras_posenc import backend, checks
+from keras_posenc.backend.keras_names import layers_in
 from keras_posenc.encodings.base import Encoding
 from keras_posenc.models.matrix_products import as_matrix_products
 from keras_posenc.writing import alone, make_folder, temporary_folder
@@ -79,7 +80,7 @@ def export_model(model, path, quantize=None):
 
 
 def _check_encodings(model):
-    for layer in model._flatten_layers():
+    for layer in layers_in(model):
         if isinstance(layer, Encoding) and not layer.exportable:
             raise ValueError(
                 f"{layer.name} of {type(layer).__name__} cannot be exported, because these files "
@@ -96,7 +97,7 @@ def _check_quantization(model, path, quantize):
         raise ValueError(
             f'quantize="int8" is for .onnx files: leave it out. Received: {os.fspath(path)!r}'
         )
-    modes = {getattr(layer, "quantization_mode", None) for layer in model._flatten_layers()}
+    modes = {getattr(layer, "quantization_mode", None) for layer in layers_in(model)}
     for mode in modes - {None}:
         raise ValueError(
             f'quantize="int8" takes a model in float32, and this one is quantized to {mode}: '

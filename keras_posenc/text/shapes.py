@@ -6,6 +6,7 @@ import numpy as np
 from keras import layers, ops
 
 from keras_posenc import backend
+from keras_posenc.backend.keras_names import layers_in
 
 # Prices were measured with MiniLM, whose weights have so many numbers on average, without tables.
 MEASURED_WEIGHT = 108_000
@@ -196,7 +197,7 @@ def fixed_sizes(counts, lengths, budget, multiple=1):
 
 
 def _embeddings(model):
-    return [layer for layer in model._flatten_layers() if isinstance(layer, layers.Embedding)]
+    return [layer for layer in layers_in(model) if isinstance(layer, layers.Embedding)]
 
 
 def _on_accelerator():

@@ -3,7 +3,7 @@
 import keras
 
 from keras_posenc import backend
-from keras_posenc.backend.keras_names import has, moments
+from keras_posenc.backend.keras_names import has_moments, is_decayed, moments
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -34,18 +34,14 @@ class FusedAdamW(keras.optimizers.AdamW):
 
     def _apply_weight_decay(self, variables):
         """Does nothing: `update_step` reads each weight anyway and applies the decay."""
-        if not self._is_known():
+        if not has_moments(self):
             super()._apply_weight_decay(variables)
 
-    def _is_known(self):
-        """Whether this Keras keeps the moments where they are looked for."""
-        return has("moments") and hasattr(self, "_momentums") and hasattr(self, "_velocities")
-
     def update_step(self, gradient, variable, learning_rate):
-        if not self._is_known():
+        if not has_moments(self):
             super().update_step(gradient, variable, learning_rate)
             return
-        decay = self.weight_decay if self._use_weight_decay(variable) else 0.0
+        decay = self.weight_decay if is_decayed(self, variable) else 0.0
         if backend.adamw_step(self, gradient, variable, learning_rate, decay):
             return
         if decay:

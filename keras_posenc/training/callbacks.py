@@ -186,7 +186,7 @@ def _arguments(callback):
 
 def _attributes(callback):
     """Names and values that may be state: not what the constructor was given."""
-    without = {*_arguments(callback), "model", "_model", "params"}
+    without = {*_arguments(callback), "model", *vars(keras.callbacks.Callback())}
     return [item for item in vars(callback).items() if item[0] not in without]
 
 

@@ -4,6 +4,7 @@ import re
 
 import keras
 
+from keras_posenc.backend.keras_names import index_of
 from keras_posenc.training.adamw import FusedAdamW
 
 _NO_DECAY = {"bias", "gamma", "beta"}
@@ -113,7 +114,7 @@ class LayerwiseAdamW(FusedAdamW):
 
     def factor(self, variable):
         """The factor of the learning rate of a model variable."""
-        return self._factors[self._get_variable_index(variable)]
+        return self._factors[index_of(self, variable)]
 
     def update_step(self, gradient, variable, learning_rate):
         super().update_step(gradient, variable, learning_rate * self.factor(variable))

@@ -5,6 +5,7 @@ import math
 import re
 
 from keras_posenc import checks
+from keras_posenc.backend.keras_names import layers_in
 from keras_posenc.checkpoints.load import variables_of
 from keras_posenc.untrusted import quote
 
@@ -46,7 +47,7 @@ def _enable_lora(layers, rank, frozen):
     parts = [
         part
         for name, layer in layers.items()
-        for part in (layer._flatten_layers() if BLOCK.match(name) else ())
+        for part in (layers_in(layer) if BLOCK.match(name) else ())
         if hasattr(part, "enable_lora") and id(part.kernel) not in frozen
     ]
     if not parts:

@@ -18,7 +18,60 @@ def test_this_keras_has_the_names(use):
     assert check()
     optimizer = FusedAdamW()
     optimizer.build([keras.Variable([0.0])])
-    assert optimizer._is_known()
+    assert keras_names.has_moments(optimizer)
+
+
+def test_this_keras_has_the_names_that_nothing_replaces():
+    x = keras.Input((3,))
+    dense = keras.layers.Dense(2, use_bias=False)
+    model = keras.Model(x, dense(x))
+    assert keras_names.layers_in(model) == [model, *model.layers]
+    assert keras_names.maker_of(model.output) is dense
+    (tensor,) = keras_names.input_list(model, np.ones((1, 3), "float32"))
+    found = keras_names.run_graph(model, [tensor], lambda operation: operation)
+    expected = keras.ops.matmul(tensor, keras_names.kernel_of(dense))
+    np.testing.assert_allclose(*map(keras.ops.convert_to_numpy, (found, expected)), atol=1e-6)
+    masked = keras.layers.Embedding(2, 2, mask_zero=True)(np.array([[0, 1]]))
+    np.testing.assert_array_equal(keras_names.mask_of(masked), [[False, True]])
+    keras_names.set_mask(tensor, None)
+    assert keras_names.mask_of(tensor) is None
+
+
+def test_lora_is_in_the_kernel():
+    dense = keras.layers.Dense(2)
+    dense.build((None, 3))
+    assert keras_names.kernel_of(dense) is dense.kernel
+    dense.enable_lora(1)
+    dense.lora_kernel_b.assign(np.ones((1, 2)))
+    kernels = keras_names.kernel_of(dense), dense.kernel
+    np.testing.assert_allclose(*map(keras.ops.convert_to_numpy, kernels))
+
+
+def test_weight_decay_and_directions_are_asked_of_keras():
+    kernel, bias = keras.Variable([0.0], name="kernel"), keras.Variable([0.0], name="bias")
+    optimizer = keras.optimizers.AdamW(weight_decay=0.1)
+    optimizer.build([kernel, bias])
+    optimizer.exclude_from_weight_decay([bias])
+    assert [keras_names.is_decayed(optimizer, each) for each in (kernel, bias)] == [True, False]
+    assert [keras_names.index_of(optimizer, each) for each in (kernel, bias)] == [0, 1]
+    assert keras_names.has_direction(keras.metrics.BinaryAccuracy())
+    assert not keras_names.has_direction(keras.metrics.Sum())
+
+
+def test_fit_calls_evaluate_as_it_is_known():
+    calls = []
+
+    class Model(keras.Sequential):
+        def evaluate(self, *args, **kwargs):
+            calls.append(keras_names.called_by_fit(kwargs))
+            return super().evaluate(*args, **kwargs)
+
+    model = Model([keras.Input((3,)), keras.layers.Dense(2)])
+    model.compile("sgd", "mse")
+    x, y = np.ones((2, 3)), np.ones((2, 2))
+    model.fit(x, y, validation_data=(x, y), verbose=0)
+    model.evaluate(x, y, verbose=0)
+    assert calls == [True, False]
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import keras
 from keras_posenc import backend
 from keras_posenc.attention.key_values import Overwritten
 from keras_posenc.attention.layer import PositionalAttention
+from keras_posenc.backend.keras_names import maker_of, run_graph
 from keras_posenc.layers.short_convolution import ShortConvolution
 from keras_posenc.models.direct import Steps, calls_in, direct
 from keras_posenc.models.inputs import masked_token
@@ -85,7 +86,7 @@ class CausalGraph(keras.Function):
         readers = [n.operation for n in nodes if any(x is tokens for x in n.input_tensors)]
         tables = [layer for layer in readers if isinstance(layer, keras.layers.Embedding)]
         self.pad_token_id = masked_token(tables[0]) if tables else None
-        last = self.outputs[0]._keras_history.operation
+        last = maker_of(self.outputs[0])
         is_layer = isinstance(last, keras.layers.Softmax)
         softmax = is_layer or getattr(last, "activation", None) is keras.activations.softmax
         # Left out where it is a layer of its own, so that no logit is rounded to 0.
@@ -138,7 +139,7 @@ class CausalGraph(keras.Function):
             return _same if operation is self.skipped else direct(operation)
 
         if self.steps is None:
-            output = self._run_through_graph(inputs, operation_fn=run)
+            output = run_graph(self, inputs, run)
         else:
             output = self.steps.run(inputs, run)
         if self.probabilities and not only_caches:
@@ -221,7 +222,7 @@ def _by_segments(calls):
     for node in calls:
         order = node.arguments.kwargs.get("query_order")
         if order is not None:
-            running = order._keras_history.operation
+            running = maker_of(order)
             above = getattr(running, "input", None)
             name = "" if isinstance(above, (list, tuple)) or above is None else above.name
             ways.add(name.endswith("segment_ids") and type(running).__name__ == "Cumsum")
@@ -278,7 +279,7 @@ def _check_attention(node):
 
 
 def _check_ids(ids):
-    maker = None if ids is None else ids._keras_history.operation
+    maker = None if ids is None else maker_of(ids)
     if not isinstance(maker, (type(None), keras.layers.InputLayer, *ID_LAYERS)):
         raise ValueError(
             f"{maker.name} makes position ids that Generator cannot continue: it knows consecutive "

@@ -10,6 +10,7 @@ import time
 import numpy as np
 
 from keras_posenc import expected as e
+from keras_posenc.backend.keras_names import has_direction
 from keras_posenc.backend.seeding import set_random_seed
 from keras_posenc.metrics.mean_loss import MeanLoss
 from keras_posenc.metrics.scores import length_histogram
@@ -169,8 +170,7 @@ class Trainer:
         if self.documents["validation"]:
             names = dict.fromkeys(["loss", *self.task.scores, *self._metric_names])
             logs += [f"val_{name}" for name in names]
-        # By this attribute Keras knows, too.
-        directions = {"loss", *(m.name for m in self._metrics() if hasattr(m, "_direction"))}
+        directions = {"loss", *(m.name for m in self._metrics() if has_direction(m))}
         optimizer = self.model.optimizer
         config = getattr(optimizer, "inner_optimizer", optimizer).get_config()
         has_schedule = isinstance(config["learning_rate"], dict)
