@@ -2,6 +2,7 @@
 
 import ast
 import configparser
+import functools
 import graphlib
 import pathlib
 import re
@@ -79,6 +80,8 @@ MAY_ASK_THE_BACKEND = (
     "bench/campaign.py",
     "bench/passkey.py",
 )
+# Public, in spite of the underscore: they are methods of named tuples.
+OF_NAMED_TUPLES = {"_asdict", "_replace"}
 FAMILIES = "bert|roberta|albert|electra|nezha|roformer|deberta|gau_alpha|gpt|t5|llama|xlm|camembert"
 MACHINE_PATH = rb"(?:^|[^A-Za-z0-9_.])/(?:work|farm|root|home|opt/pypi|tmp/bash_jobs)/"
 
@@ -180,6 +183,39 @@ def misplaced_questions(source, where):
         or (isinstance(node, ast.ImportFrom) and node.module in ("keras.backend", "keras.config"))
         and any(alias.name == "backend" for alias in node.names)
     ]
+
+
+def private_names(source):
+    """Yields (private name, whether the source defines it), also of what `getattr` reads."""
+    for node in ast.walk(ast.parse(source)):
+        name = defined = None
+        if isinstance(node, ast.Attribute):
+            own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+            name, defined = node.attr, own and isinstance(node.ctx, ast.Store)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            name, defined = node.name, True
+        elif isinstance(node, ast.AnnAssign):  # a field of a dataclass
+            name, defined = getattr(node.target, "id", None), True
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "hasattr"):
+            name = getattr(node.args[1], "value", None)
+        if isinstance(name, str) and name.startswith("_") and not name.startswith("__"):
+            yield name, defined
+
+
+@functools.cache
+def our_private_names():
+    """Returns what the package defines; classes of backend/ override trainers of Keras."""
+    files = [source for where, source in SOURCES.items() if not where.startswith("backend/")]
+    return {name for source in files for name, defined in private_names(source) if defined}
+
+
+def foreign_private_names(source, where):
+    """Returns the private names of others, such as Keras, in a file outside backend/."""
+    if where.startswith("backend/"):
+        return []
+    known = our_private_names() | OF_NAMED_TUPLES
+    found = [name for name, _ in private_names(source) if name not in known]
+    return found + [name for name, _ in imports(source, where) if name.startswith("keras.src")]
 
 
 def module_name(where):
@@ -284,6 +320,27 @@ def test_optional_packages_are_imported_lazily_and_in_their_place():
 
 def test_only_the_backends_room_asks_which_backend_runs():
     assert offenders(misplaced_questions) == []
+
+
+def test_private_names_of_keras_stand_in_the_backends_room():
+    assert offenders(foreign_private_names) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "where", "found"),
+    [
+        ("layers = model._flatten_layers()", "text/shapes.py", True),
+        ("self._run_through_graph(x)", "models/model.py", True),
+        ("y._keras_mask = mask", "models/direct.py", True),
+        ("hasattr(metric, '_direction')", "training/finetuning/trainer.py", True),
+        ("def f():\n    from keras.src.backend import KerasTensor", "maps/sums.py", True),
+        ("layers = model._flatten_layers()", "backend/keras_names.py", False),
+        ("def _run(self):\n    self._transformer = x.__dict__", "models/model.py", False),
+        ("row._replace(text='')._asdict()", "text/documents.py", False),
+    ],
+)
+def test_the_check_of_private_names_can_fail(source, where, found):
+    assert bool(foreign_private_names(source, where)) is found
 
 
 @pytest.mark.parametrize(
