@@ -138,6 +138,7 @@ class Loader:
             self.table = BACKBONES[self.checkpoint.backbone].table(table.family)
             self.edits.pop("Embedding-Position/embeddings", None)  # it has no rows below 0
         self.assigned = set()
+        self.places, self.steps = {}, {}  # our name -> what `_places_of` and `_step` return
         self.loaded = False
 
     def initial(self, name, shape):
@@ -172,6 +173,7 @@ class Loader:
         for variable, step in left:
             variable.assign(step.read())
         self.loaded, self.checkpoint = True, None
+        self.places, self.steps = {}, {}  # the layers hold this loader, and steps the checkpoint
         return account
 
     def match(self, layers):
@@ -228,12 +230,20 @@ class Loader:
                 self._leave_out(account, copy, f"{copy}, which differs from {tensor},")
 
     def _places_of(self, name):
-        if name.rpartition("/")[0] in self.new[:1]:
-            return []
-        return [place for place in self.table.names(name) if place.name in self.checkpoint]
+        """The places of a variable in the checkpoint, looked up once. The first is read."""
+        if name not in self.places:
+            new = name.rpartition("/")[0] in self.new[:1]
+            places = [] if new else self.table.names(name)
+            self.places[name] = [place for place in places if place.name in self.checkpoint]
+        return self.places[name]
 
     def _step(self, name, place, target):
-        return _Step(self.checkpoint, place, self.edits.get(name), name, target)
+        """The step of a variable, made once unless its shape differs."""
+        step = self.steps.get(name)
+        if step is None or step.target != target:
+            step = _Step(self.checkpoint, place, self.edits.get(name), name, target)
+            self.steps[name] = step
+        return step
 
 
 def read_patterns(ignore, names):

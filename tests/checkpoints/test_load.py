@@ -1,13 +1,17 @@
 """Loading: everything is accounted for, and nothing is assigned unless all of it fits."""
 
+import collections
+import gc
 import pathlib
+import weakref
 
 import keras
 import numpy as np
 import pytest
 
-from keras_posenc.checkpoints import BERT, compare_checkpoint, load_checkpoint, variables_of
+from keras_posenc.checkpoints import BERT, compare_checkpoint, load, load_checkpoint, variables_of
 from keras_posenc.checkpoints.load import Loader
+from keras_posenc.checkpoints.names import Table
 from keras_posenc.models.factory import build_transformer_model
 
 
@@ -317,6 +321,50 @@ def test_new_weights_are_made_of_the_file_once_and_only_where_they_fit(arrays):
     assert loader.initial(name, (16, 16)) is None
     tokens = loader.initial("Embedding-Token/embeddings", (2, 16))
     np.testing.assert_array_equal(tokens, arrays["bert.embeddings.word_embeddings.weight"][[3, 1]])
+
+
+@pytest.mark.once
+def test_the_table_is_asked_once_for_each_variable(tiny_config, arrays, monkeypatch):
+    asked, steps = collections.Counter(), collections.Counter()
+    names_of, new_step = Table.names, load._Step
+
+    def names(table, variable):
+        asked[variable] += 1
+        return names_of(table, variable)
+
+    def step(checkpoint, place, rows, name, target):
+        steps[name] += 1
+        return new_step(checkpoint, place, rows, name, target)
+
+    monkeypatch.setattr(Table, "names", names)
+    monkeypatch.setattr(load, "_Step", step)
+    transformer = build_transformer_model(tiny_config, arrays, return_keras_model=False)
+    variables = variables_of(transformer.layers)
+    assert len(transformer.account.loaded) == len(variables)
+    assert {name: asked[name] for name in variables} == dict.fromkeys(variables, 1)
+    assert steps == dict.fromkeys(variables, 1)
+
+
+@pytest.mark.once
+def test_a_weight_of_another_shape_than_the_one_that_was_read_is_refused(arrays):
+    """`match` compares the shape of the variable, whatever `initial` was asked for."""
+    name, pooler = "Pooler-Dense/kernel", keras.layers.Dense(16, name="Pooler-Dense")
+    pooler.build((None, 8))
+    loader = Loader(arrays, BERT)
+    assert loader.initial(name, (16, 16)) is not None
+    account, _ = loader.match({"Pooler-Dense": pooler})
+    assert account.wrong_shape == [(name, "(8, 16)", "bert.pooler.dense.weight", "(16, 16)")]
+
+
+@pytest.mark.once
+def test_after_a_load_nothing_holds_the_checkpoint(arrays, make):
+    """The initializers of a model hold its loader, which must not keep a mapped file open."""
+    loader = Loader(arrays, BERT)
+    checkpoint = weakref.ref(loader.checkpoint)
+    assert loader.initial("Pooler-Dense/kernel", (16, 16)) is not None
+    loader.load(make(with_pool=True).layers)
+    gc.collect()
+    assert checkpoint() is None
 
 
 def test_layers_that_exist_already_are_filled_too(tiny_config, arrays, values):
