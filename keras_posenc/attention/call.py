@@ -124,10 +124,20 @@ class Call:
         return grid
 
 
-def call_signature():
-    """The signature of `PositionalAttention.call`, by which Keras knows its arguments."""
-    layer = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return inspect.Signature([layer, *inspect.signature(Call).parameters.values()])
+def taking(arguments):
+    """Gives a `call` the signature and hints of a class of its arguments, such as `Call`.
+
+    Keras reads the names of the arguments from it, and so which of them are masks.
+    """
+
+    def with_signature(call):
+        layer = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        fields = inspect.signature(arguments).parameters.values()
+        call.__signature__ = inspect.Signature([layer, *fields])
+        call.__annotations__ = dict(arguments.__annotations__)
+        return call
+
+    return with_signature
 
 
 def _as_many(q, keys, same):

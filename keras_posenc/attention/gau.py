@@ -1,6 +1,6 @@
 """The gated attention unit: attention and feed-forward layer in one."""
 
-import inspect
+import dataclasses
 from collections.abc import Sequence
 
 import keras
@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_posenc import checks
 from keras_posenc.attention.attention_checks import check_features, listed
+from keras_posenc.attention.call import taking
 from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.hints import Activation, Encodings, Tensor
 
@@ -17,8 +18,35 @@ NORMALIZATIONS = {
     "softmax_plus": [{"name": "log_n", "train_length": 512, "variant": "softmax_plus"}],
     "squared_relu": ["squared_relu"],
 }
-# The arguments of `_of_attention`.
-RENAMED = ("mask", "inputs_mask", "positions", "key_positions", "cache")
+
+
+@dataclasses.dataclass(eq=False)
+class UnitCall:
+    """The arguments of `GatedAttentionUnit.call`, whose signature it is."""
+
+    inputs: Tensor
+    mask: Tensor | None = None
+    inputs_mask: Tensor | None = None  # the name that Keras gives it if there is a second tensor
+    attention_mask: Tensor | None = None
+    return_attention_scores: bool = False
+    training: bool | None = None
+    use_causal_mask: bool = False
+    positions: Tensor | None = None
+    key_positions: Tensor | None = None
+    bias: Tensor | None = None
+    return_attention_logits: bool = False
+    cache: tuple | None = None
+    tables: Sequence[Tensor] | None = None
+    packed: bool = False
+
+    def of_attention(self):
+        """The arguments of `PositionalAttention.call`, with queries that are also the keys."""
+        given = dict(vars(self))
+        inputs, mask, inputs_mask = (given.pop(x) for x in ("inputs", "mask", "inputs_mask"))
+        given["key_mask"] = inputs_mask if mask is None else mask
+        given["query_positions"] = given.pop("positions")
+        given = PositionalAttention.with_key_positions(inputs, inputs, given)
+        return {"query": inputs, "value": inputs, **given}
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -124,38 +152,9 @@ class GatedAttentionUnit(PositionalAttention):
         # Skips the `__call__` of PositionalAttention, which takes a query and a value.
         return keras.layers.Layer.__call__(self, inputs, *args, **kwargs)
 
-    def call(
-        self,
-        inputs: Tensor,
-        mask: Tensor | None = None,
-        inputs_mask: Tensor
-        | None = None,  # the name that Keras gives the mask if there is a second tensor
-        attention_mask: Tensor | None = None,
-        return_attention_scores: bool = False,
-        training: bool | None = None,
-        use_causal_mask: bool = False,
-        positions: Tensor | None = None,
-        key_positions: Tensor | None = None,
-        bias: Tensor | None = None,
-        return_attention_logits: bool = False,
-        cache: tuple | None = None,
-        tables: Sequence[Tensor] | None = None,
-        packed: bool = False,
-    ):
-        given = _of_attention(mask, inputs_mask, positions, key_positions, cache)
-        return super().call(
-            inputs,
-            inputs,
-            attention_mask=attention_mask,
-            return_attention_scores=return_attention_scores,
-            training=training,
-            use_causal_mask=use_causal_mask,
-            bias=bias,
-            return_attention_logits=return_attention_logits,
-            tables=tables,
-            packed=packed,
-            **given,
-        )
+    @taking(UnitCall)
+    def call(self, *args, **kwargs):
+        return super().call(**UnitCall(*args, **kwargs).of_attention())
 
     def _project(self, query, key, value):
         projected = self.activation(self.input_dense(query))
@@ -169,9 +168,7 @@ class GatedAttentionUnit(PositionalAttention):
         return super().compute_output_shape(inputs_shape, inputs_shape)
 
     def compute_output_spec(self, *args, **kwargs):
-        given = inspect.signature(self.call).bind(*args, **kwargs).arguments
-        inputs, renamed = given.pop("inputs"), [given.pop(name, None) for name in RENAMED]
-        return super().compute_output_spec(inputs, inputs, **_of_attention(*renamed), **given)
+        return super().compute_output_spec(**UnitCall(*args, **kwargs).of_attention())
 
     def get_config(self):
         config = super().get_config()
@@ -193,13 +190,3 @@ class GatedAttentionUnit(PositionalAttention):
             "normalization": self.normalization,
             "encodings": config["encodings"][: len(config["encodings"]) - added],
         }
-
-
-def _of_attention(mask, inputs_mask, positions, key_positions, cache):
-    """Arguments of a call as those of a `PositionalAttention` of queries that are the keys."""
-    return {
-        "key_mask": inputs_mask if mask is None else mask,
-        "query_positions": positions,
-        "key_positions": positions if key_positions is None and cache is None else key_positions,
-        "cache": cache,
-    }

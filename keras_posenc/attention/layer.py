@@ -9,7 +9,7 @@ from keras import ops
 from keras_posenc import backend, checks
 from keras_posenc import encodings as position_encodings
 from keras_posenc.attention.attention_checks import check_features, listed
-from keras_posenc.attention.call import Call, call_signature, check_call
+from keras_posenc.attention.call import Call, check_call, taking
 from keras_posenc.attention.choose import attend, mesh_size
 from keras_posenc.attention.key_values import Memory, empty_cache
 from keras_posenc.attention.rules import Hooks, Rules
@@ -286,6 +286,7 @@ class PositionalAttention(keras.layers.Layer):
             return {**kwargs, "key_positions": kwargs["query_positions"]}
         return kwargs
 
+    @taking(Call)
     def call(self, *args, **kwargs):
         call = Call(*args, **kwargs)
         check_call(call, self)
@@ -312,8 +313,6 @@ class PositionalAttention(keras.layers.Layer):
         rules = self._rules(call, q, k, hooks)
         output, scores, logits = attend(q, k, v, grid, rules, call.with_map)
         return call.result(merge(output), scores, logits, new_cache)
-
-    call.__signature__ = call_signature()
 
     def _project(self, query, key, value):
         """The heads q, k, v, and what makes the attention output (B, Tq, H, Dv) the layer's."""
