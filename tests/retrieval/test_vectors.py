@@ -2,6 +2,7 @@
 
 import base64
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from keras_posenc.retrieval import (
     search,
     vectors,
 )
+from keras_posenc.retrieval.nearest import ROWS
 
 pytestmark = pytest.mark.once
 TEXTS = ["w1 w2", "w3 w4 w5", "w6"]
@@ -67,6 +69,30 @@ def test_an_array_stays_on_disk(pretrained, tmp_path):
     while values.base is not None and not isinstance(values, np.memmap):
         values = values.base
     assert isinstance(values, np.memmap) or type(values).__name__ in ("mmap", "memoryview")
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_a_search_over_a_file_holds_one_block_of_it(tmp_path, dtype, normalize):
+    """Only the lengths, one number per vector, are of the size of the file."""
+    blocks, width = 8, 16
+    shape = (blocks * ROWS, width)
+    stored = np.lib.format.open_memmap(tmp_path / "v.npy", "w+", dtype, shape)
+    for first in range(0, len(stored), ROWS):
+        stored[first : first + ROWS] = np.eye(width)[first // ROWS]
+    wanted = [3, 5 * ROWS + 7, len(stored) - 1]  # in the first block, in the middle and at the end
+    stored[wanted] = 2 * np.eye(width)[-1]
+    del stored
+    query = np.eye(width, dtype="float32")[-1:]
+    tracemalloc.start()
+    found = Vectors.load(tmp_path / "v.npy")
+    [(numbers, scores)] = found.search(query, len(wanted), normalize)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert numbers.tolist() == wanted
+    np.testing.assert_allclose(scores, 1 if normalize else 2, rtol=1e-6)
+    whole = 4 * shape[0] * width  # bytes of all vectors in float32
+    assert peak < 2 * whole / blocks + 4 * shape[0] * normalize
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".npz", ".jsonl", ".parquet"])
