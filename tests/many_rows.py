@@ -19,9 +19,10 @@ import numpy as np
 
 from keras_posenc import PositionalAttention, backend
 
-# Encodings, causal, length, devices along the axes of the mesh.
+# Encodings, causal, length, devices along the axes of the mesh, heads of the keys if not all.
 CASES = {
     "bias": (["t5"], True, 512, {"sequence": 4}),
+    "shared heads": (["t5"], True, 512, {"sequence": 4}, 1),
     # It reaches beyond the device before.
     "window": ([{"name": "window", "window": 140}], True, 1024, {"sequence": 8}),
     # Of all texts: the gradient of its table is a sum over the batch.
@@ -46,9 +47,10 @@ def put(x, mesh, *axes):
     return jax.device_put(x, jax.sharding.NamedSharding(mesh.backend_mesh, spec))
 
 
-def measured(encodings, causal, length, devices):
+def measured(encodings, causal, length, devices, key_heads=None):
     keras.utils.set_random_seed(0)
-    layer = PositionalAttention(2, 4, encodings=list(encodings), dropout=0.1)
+    heads = {"num_key_value_heads": key_heads}
+    layer = PositionalAttention(2, 4, encodings=list(encodings), dropout=0.1, **heads)
     layer.build((2, length, 8), (2, length, 8))
     weights = [v.value for v in layer.trainable_variables]
     fixed = [v.value for v in layer.non_trainable_variables]

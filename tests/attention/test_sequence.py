@@ -38,6 +38,8 @@ def test_several_devices_attend_as_one():
     assert collectives.keys() == {"all-gather", "reduce-scatter", "all-reduce"}
     assert collectives["all-gather"][0] <= 4 and collectives["reduce-scatter"][0] == 2
     assert max(most for _, most in collectives.values()) == TEXTS * 512 * WIDTH
+    shared = found["cases"]["shared heads"]["collectives"]  # of one head of keys for two of queries
+    assert max(most for _, most in shared.values()) == TEXTS * 512 * WIDTH // 2
     collectives = found["cases"]["window"]["collectives"]
     assert collectives.keys() == {"collective-permute", "all-reduce"}
     assert max(most for _, most in collectives.values()) == TEXTS * 128 * WIDTH  # those of a device
