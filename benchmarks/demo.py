@@ -19,6 +19,7 @@ import time
 from benchmarks.retrieval import distant_context, distant_texts, library_search
 from benchmarks.retrieval.distant_context import ALONE, CONTEXTUAL, FIRST, WINDOW, WINDOWS
 from benchmarks.shared.data import CORPORA, MINILM
+from benchmarks.shared.kept import aligned
 from keras_posenc import TextModel, Tokenizer, embedder
 from keras_posenc.analysis import plot, write_contextual_report
 from keras_posenc.analysis.page import escaped, picture, section, table, write_page
@@ -65,11 +66,16 @@ def search(folder):
     found = library_search.example(
         libraries[FAR], {way: similar[FAR, way] for way in models}, CONTEXTUAL, WINDOWS
     )
-    print(f"\n{distant_context.table(rows)}")
+    print(f"\nRight sentence first, in %:\n\n{aligned(lines_of(rows))}")
     print(f"\n{found.query} (named {found.tokens} tokens before: {found.opening})")
     for way, (passage, right) in found.found.items():
         print(f"  {'right' if right else 'wrong'}: {passage} ({way})")
     write_search_report(folder / "search.html", rows, found)
+
+
+def lines_of(rows):
+    """The table of recall by distance, as rows of cells without marks of Markdown."""
+    return [list(map(plain, line)) for line in distant_context.people_lines(rows, "opening")]
 
 
 def write_search_report(path, rows, found):
@@ -88,8 +94,7 @@ def write_search_report(path, rows, found):
         section("Recall by distance", picture(draw, "Right sentence first, by distance.")),
         section("An example", example_table(found)),
     ]
-    heads, *lines = distant_context.people_lines(rows, "opening")
-    lines = [[plain(name), *cells] for name, *cells in lines]
+    heads, *lines = lines_of(rows)
     parts.append(section("Right sentence first (%)", table(heads, lines)))
     write_page(path, "Search in a small library, without labels", parts, "make demo")
 

@@ -9,6 +9,7 @@ pytestmark = pytest.mark.once
 distant_context, distant_subjects, distant_texts = imported(
     "benchmarks.retrieval", "distant_context distant_subjects distant_texts"
 )
+(kept,) = imported("benchmarks.shared", "kept")
 
 
 @pytest.mark.parametrize("place", ["opening", "inside"])
@@ -136,3 +137,8 @@ def test_other_subjects_are_named_once_far_before(distant_context, distant_subje
         assert (asked in library.openings[document]) == ("second" not in name)
     (passages,) = {len(ranked) for ranked in library.ranked}
     assert passages == 3
+
+
+def test_a_table_in_a_terminal_has_aligned_columns(kept):
+    rows = [["tokens", "220", "1,710"], ["a longer way", "7 ± 4", ""]]
+    assert kept.aligned(rows) == "tokens          220  1,710\na longer way  7 ± 4       "

@@ -80,6 +80,15 @@ def markdown(rows):
     return "\n".join([lines[0], f"|{'---|' * len(rows[0])}", *lines[1:]])
 
 
+def aligned(rows):
+    """The same table for a terminal: its columns aligned, the first to the left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join([first.ljust(widths[0]), *map(str.rjust, cells, widths[1:])])
+        for first, *cells in rows
+    )
+
+
 def versions():
     """What a result was made with."""
     return {

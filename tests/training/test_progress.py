@@ -161,7 +161,9 @@ def test_a_command_whose_output_is_a_file_reports_its_batches_on_stderr(
         arguments.append("--token-budget=64")
     assert main(arguments) == 0
     captured = capsys.readouterr()
-    assert re.search(r"^batch 1 of \d+, 60 s (so far, about .* left|in all)$", captured.err, re.MULTILINE)
+    assert re.search(
+        r"^batch 1 of \d+, 60 s (so far, about .* left|in all)$", captured.err, re.MULTILINE
+    )
     assert "batch 1" not in captured.out and "so far" not in captured.out
 
 
