@@ -93,15 +93,21 @@ def styled(draw):
 
 
 def _write_powers_plainly(figure):
-    """Labels ticks of logarithmic axes as 2e-02: Matplotlib's own labels are TeX."""
+    """Labels ticks of logarithmic axes as 0.0205: Matplotlib's own labels are TeX, and those
+    without TeX have one digit, so that all ticks of a narrow axis would be 2e-02."""
     from matplotlib.ticker import LogFormatter, LogFormatterMathtext
+
+    class Plain(LogFormatter):
+        def __call__(self, x, pos=None):
+            shown = super().__call__(x, pos)
+            return shown and self.fix_minus(f"{x:.4g}")
 
     for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
         for ticks in (axis.major, axis.minor):
             if isinstance(ticks.formatter, LogFormatterMathtext):
                 is_minor, base = ticks is axis.minor, axis.get_transform().base
                 set_formatter = axis.set_minor_formatter if is_minor else axis.set_major_formatter
-                set_formatter(LogFormatter(base, ticks.formatter.labelOnlyBase))
+                set_formatter(Plain(base, ticks.formatter.labelOnlyBase))
 
 
 def to_svg(figure):

@@ -24,13 +24,19 @@ def test_decay_curves_show_the_mean_of_the_heads_and_leave_gaps():
 
 
 def test_ticks_of_a_logarithmic_axis_are_no_tex():
-    """Its labels change where the figure is written: 3e-02, with no formula around it."""
+    """Its labels change where the figure is written, to numbers with no formula around them."""
     curves = {name: decay_curve(encodings, 48) for name, encodings in ENCODINGS.items()}
     figure = pictures.decay_curves(curves)
     to_svg(figure)
     right = figure.axes[1]
     labels = [tick.get_text() for tick in right.get_yticklabels(which="both")]
-    assert "2e−02" in labels and not any("$" in label for label in labels)
+    shown = [label for label in labels if label]
+    assert "0.02" in shown and not any("$" in label for label in shown)
+    # On an axis of a narrow range, too, each tick has a label of its own.
+    figure = pictures.decay_curves({"t5": decay_curve([{"name": "t5"}], 48)})
+    to_svg(figure)
+    shown = [t.get_text() for t in figure.axes[1].get_yticklabels(which="both") if t.get_text()]
+    assert len(shown) > 2 and len(set(shown)) == len(shown)
 
 
 def test_entropy_curves_stand_with_the_uniform_one():
