@@ -14,6 +14,7 @@ from keras_posenc.losses import MultipleNegativesRanking, PassageRanking
 from keras_posenc.metrics import InBatchAccuracy
 from keras_posenc.retrieval import embed_spans, open_embedder
 from keras_posenc.training import Embed, TextModel, evaluate, finetune
+from keras_posenc.training.finetuning import passages
 from keras_posenc.training.finetuning.passages import (
     NEGATIVES,
     check_passage,
@@ -82,6 +83,23 @@ def test_passages_have_the_vectors_of_late_chunking(small):
     np.testing.assert_allclose(vectors[0, 1], late, atol=1e-5)
     query = text_model.predict([ROW[0]], verbose=0)[0]
     np.testing.assert_allclose(vectors[0, 0], query, atol=1e-5)
+
+
+def test_a_query_is_not_computed_at_the_length_of_its_document(small, monkeypatch):
+    text_model = TextModel(embedder(small), Tokenizer(small), 40)
+    rows = encode_passages([ROW, *rows_of(3)], text_model.tokenizer, 40)
+    ids, marks = (
+        np.array([[side[part] + [0] * (12 - len(side[part])) for side in row] for row in rows])
+        for part in (0, 1)
+    )
+    monkeypatch.setattr(passages, "QUERY", 6)
+    model = passages.passage_model(text_model.model)
+    expected = model.predict_on_batch({"token_ids": ids, "segment_ids": marks})
+    ids[:, 0, 6:] = 7
+    found = model.predict_on_batch({"token_ids": ids, "segment_ids": marks})
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    (((query, _), _),) = encode_passages([("w1 " * 9, *ROW[1:])], text_model.tokenizer, 40)
+    assert len(query) == 6
 
 
 def test_the_loss_is_that_of_both_kinds_of_negatives():

@@ -64,8 +64,8 @@ class Embed(FinetuneTask):
 
     A passage is a part of its document. Its vector is the mean of its tokens' features in the whole
     document, as with reading="late:256" of `embed`. Its negatives are other passages of the same
-    document, with the weight `document_weight`, and those of the rest of the batch (InSeNT). In
-    files, the columns have these names.
+    document, with the weight `document_weight`, and those of the rest of the batch (InSeNT). Of a
+    query, the first 256 tokens are read. In files, the columns have these names.
 
     Args:
         pooling: str. How the features of the tokens become those of a text. One of "mean", "cls",

@@ -11,6 +11,7 @@ from keras_posenc.models.model import TransformerModel, model_on
 from keras_posenc.models.pooling import MaskedPooling
 from keras_posenc.untrusted import quote
 
+QUERY = 256  # tokens of a query that are read, so that it is not padded to a document's length
 NEGATIVES = 7  # other passages of a document that a query is compared with, at most
 MARK = 1  # of the tokens of a query, and of its passage; other passages have the next numbers
 
@@ -34,7 +35,7 @@ def encode_passages(groups, tokenizer, max_length, query_prompt="", document_pro
     Args:
         groups: list of (query, document, passage), each a str.
         tokenizer: `Tokenizer`.
-        max_length: int or None.
+        max_length: int or None. Of a query, at most `QUERY` tokens are read.
         query_prompt, document_prompt: str.
 
     Returns:
@@ -43,9 +44,10 @@ def encode_passages(groups, tokenizer, max_length, query_prompt="", document_pro
             and so on, and 0 is none. None for a passage that begins behind `max_length` tokens.
     """
     found, first = [], tokenizer.assemble([-1])[0].index(-1)
+    query_length = min(QUERY, max_length or QUERY)
     for number, (query, document, passage) in enumerate(groups):
         check_passage(f"with the number {number}", document, passage)
-        query_ids, _ = tokenizer.encode(query_prompt + query, max_length=max_length)
+        query_ids, _ = tokenizer.encode(query_prompt + query, max_length=query_length)
         text = document_prompt + document
         ((ids, offsets),) = tokenizer.contents([text], offsets=True)
         start = len(document_prompt) + document.index(passage)
@@ -96,15 +98,18 @@ class MarkedPassages(keras.layers.Wrapper):
 
     def call(self, inputs, marks, training=None):
         tokens = inputs["token_ids"]
-        flat = ops.reshape(tokens, (-1, ops.shape(tokens)[2]))
-        ids = inputs_of(self.layer, {"token_ids": flat, "segment_ids": ops.zeros_like(flat)})
+        query = self._means(tokens[:, 0, :QUERY], marks[:, 0, :QUERY], MARK, training)
+        document = self._means(tokens[:, 1], marks[:, 1], MARK + NEGATIVES, training)
+        return ops.concatenate([query, document], axis=1)
+
+    def _means(self, tokens, marks, count, training):
+        """The mean features (B, count, D) of the tokens with each of the marks."""
+        ids = inputs_of(self.layer, {"token_ids": tokens, "segment_ids": ops.zeros_like(tokens)})
         features = ops.cast(self.layer(ids, training=training), "float32")
-        features = ops.reshape(features, (-1, *ops.shape(tokens)[1:], features.shape[-1]))
-        numbers = ops.arange(1, MARK + NEGATIVES + 1, dtype=marks.dtype)
+        numbers = ops.arange(1, count + 1, dtype=marks.dtype)
         members = ops.cast(ops.equal(marks[..., None], numbers), "float32")
-        counts = ops.maximum(ops.sum(members, axis=2), 1.0)
-        means = ops.einsum("bstk,bstd->bskd", members, features) / counts[..., None]
-        return ops.concatenate([means[:, 0, :1], means[:, 1]], axis=1)
+        counts = ops.maximum(ops.sum(members, axis=1), 1.0)
+        return ops.einsum("btk,btd->bkd", members, features) / counts[..., None]
 
     def compute_mask(self, inputs, marks=None, mask=None):
         return None
