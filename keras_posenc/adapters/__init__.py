@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from keras_posenc.adapters.langchain import LangChainEmbeddings
     from keras_posenc.adapters.llama_index import LlamaIndexEmbedding
     from keras_posenc.adapters.mteb import MTEBEncoder
-    from keras_posenc.adapters.ray import RayEmbedder
+    from keras_posenc.adapters.ray import RayEmbedder, RayPredictor
     from keras_posenc.adapters.scikit_learn import TextClassifier
     from keras_posenc.adapters.sides import Sides
-    from keras_posenc.adapters.spark import spark_embedder
+    from keras_posenc.adapters.spark import spark_embedder, spark_predictor
 
 __all__ = [
     "EncoderBackbone",
@@ -23,10 +23,12 @@ __all__ = [
     "LlamaIndexEmbedding",
     "MTEBEncoder",
     "RayEmbedder",
+    "RayPredictor",
     "Sides",
     "TextClassifier",
     "as_backbone",
     "spark_embedder",
+    "spark_predictor",
 ]
 
 names_on_request(__name__)

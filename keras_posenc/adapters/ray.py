@@ -1,5 +1,8 @@
-"""Ray Data: a callable for `map_batches`, which opens the model once per worker."""
+"""Ray Data: callables for `map_batches`, which open the model once per worker."""
 
+import numpy as np
+
+from keras_posenc.adapters.predictions import PredictionColumns
 from keras_posenc.adapters.sides import Sides
 
 
@@ -23,5 +26,56 @@ class RayEmbedder:
 
     def __call__(self, batch):
         """The batch, a dict of arrays, with the vectors of its texts."""
-        texts = [str(text) for text in batch[self.text]]
-        return {**batch, self.output: self.sides.encode_documents(texts)}
+        return {**batch, self.output: self.sides.encode_documents(_texts(batch, self.text))}
+
+
+class RayPredictor:
+    """Adds the predictions of a fine-tuned model to batches of a dataset of Ray.
+
+    The columns are `predicted_label` and `predicted_probability` of a classifier,
+    `predicted_labels` of several classes per text, and `predicted_value`, or `predicted_value_1`,
+    `predicted_value_2` ..., of numbers.
+
+    Args:
+        model: str or path. The `output` of `finetune`, of task "classify", "multilabel" or
+            "regress". Every worker must be able to read it.
+        text: str. The column of texts.
+        prefix: str. Precedes the names of the new columns.
+        **opening: arguments of `load_finetuned`, such as `max_length` or `chunks`.
+
+    Raises:
+        ValueError: if the model is of another task, or a batch has one of these columns.
+
+    Example:
+
+        found = ray.data.read_parquet("texts").map_batches(
+            RayPredictor, fn_constructor_args=["out"], concurrency=4)
+        found.write_parquet("found")
+    """
+
+    def __init__(self, model, *, text="text", prefix="predicted_", **opening):
+        self.columns, self.text, self.prefix = PredictionColumns(model, **opening), text, prefix
+
+    def __call__(self, batch):
+        """The batch, a dict of arrays, with the predictions for its texts."""
+        found = self.columns.of(_texts(batch, self.text))
+        found = {f"{self.prefix}{name}": _array(values) for name, values in found.items()}
+        if taken := sorted(found.keys() & batch.keys()):
+            raise ValueError(
+                f"prefix={self.prefix!r}: the batch has a column {taken[0]!r} already. Give "
+                "another prefix."
+            )
+        return {**batch, **found}
+
+
+def _texts(batch, name):
+    return np.asarray(batch[name]).tolist()
+
+
+def _array(values):
+    """An array of as many values; lists of several lengths stay lists."""
+    if not values or not isinstance(values[0], list):
+        return np.array(values)
+    lists = np.empty(len(values), object)
+    lists[:] = values
+    return lists

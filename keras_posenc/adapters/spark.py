@@ -1,4 +1,4 @@
-"""Spark: a pandas UDF, which opens the model once per worker."""
+"""Spark: pandas UDFs, which open the model once per worker."""
 
 import functools
 from collections.abc import Iterator
@@ -9,7 +9,10 @@ try:
 except ImportError:
     raise ImportError("This adapter needs Spark: pip install pyspark pandas pyarrow") from None
 
+from keras_posenc.adapters.predictions import PredictionColumns, column_types
 from keras_posenc.adapters.sides import Sides
+
+TYPES = {str: "string", float: "double", list: "array<string>"}
 
 
 def spark_embedder(model, **opening):
@@ -35,13 +38,49 @@ def spark_embedder(model, **opening):
     opened = tuple(sorted(opening.items()))
 
     def embed(parts: Iterator[pandas.Series]) -> Iterator[pandas.Series]:
-        sides = _opened(str(model), opened)
+        sides = _opened(Sides, str(model), opened)
         for part in parts:
             yield pandas.Series(list(sides.encode_documents(part.tolist())))
 
     return pandas_udf(embed, "array<float>")
 
 
+def spark_predictor(model, **opening):
+    """A pandas UDF that makes a column of predictions from a column of texts.
+
+    A prediction is a struct: `label` and `probability` of a classifier, `labels` of several classes
+    per text, and `value`, or `value_1`, `value_2` ..., of numbers. `select("predicted.*")` makes
+    columns of it.
+
+    Args:
+        model: str or path. The `output` of `finetune`, of task "classify", "multilabel" or
+            "regress". The driver and every worker must be able to read it.
+        **opening: arguments of `load_finetuned`, such as `max_length` or `chunks`.
+
+    Returns:
+        A function of a column, whose values are structs.
+
+    Raises:
+        ImportError: if pyspark, pandas or pyarrow is not installed.
+        ValueError: if the model is of another task.
+
+    Example:
+
+        predict = spark_predictor("out")
+        found = texts.withColumn("predicted", predict("text"))
+        found.select("id", "predicted.*").write.parquet("found")
+    """
+    opened = tuple(sorted(opening.items()))
+    fields = [f"{name} {TYPES[kind]}" for name, kind in column_types(model).items()]
+
+    def predict(parts: Iterator[pandas.Series]) -> Iterator[pandas.DataFrame]:
+        columns = _opened(PredictionColumns, str(model), opened)
+        for part in parts:
+            yield pandas.DataFrame(columns.of(part.tolist()))
+
+    return pandas_udf(predict, ", ".join(fields))
+
+
 @functools.cache
-def _opened(model, opening):
-    return Sides(model, **dict(opening))
+def _opened(kind, model, opening):
+    return kind(model, **dict(opening))

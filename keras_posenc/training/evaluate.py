@@ -145,12 +145,12 @@ def predict(
     if part_size is None:
         texts = part(texts)
         kind.check_texts(texts)
-        with computing(_predictor, model, devices, kind_of_all) as predictions_of:
+        with computing(predictor, model, devices, kind_of_all) as predictions_of:
             return predictions_of(texts, verbose)
     stream = TextStream(texts, text)
     rows = part(range(len(stream)))
     settings = {name: model[name] for name in ("max_length", "token_budget", "chunks", "pool")}
-    with computing(_predictor, model, devices, kind_of_all) as predictions_of:
+    with computing(predictor, model, devices, kind_of_all) as predictions_of:
 
         def compute(texts, before):
             kind.check_texts(texts)
@@ -165,8 +165,12 @@ def predict(
     return len(rows)
 
 
-def _predictor(**model):
-    """A function from texts to their predictions."""
+def predictor(**model):
+    """A function from texts to their predictions.
+
+    Args:
+        **model: `directory` and other arguments of `load_finetuned`.
+    """
     finetuned = load_finetuned(**model)
 
     def predictions_of(texts, verbose):

@@ -113,6 +113,12 @@ def task_of(directory):
     return TASKS[_read_settings(newest(directory, LABELS), directory / LABELS)["task"]]
 
 
+def label_names_of(directory):
+    """The names of the outputs of a model that `finetune` saved, which is not loaded."""
+    directory = _finished(directory)
+    return _read_settings(newest(directory, LABELS), directory / LABELS)["labels"]
+
+
 def prompts_of(directory):
     """The prompts by their names of a model that `finetune` saved, which is not loaded."""
     directory = _finished(directory)

@@ -1,8 +1,5 @@
 """Adapters to other libraries, each with the real package."""
 
-import shutil
-import sys
-
 import numpy as np
 import pytest
 
@@ -190,52 +187,3 @@ def test_faiss_finds_the_neighbours_of_search(pretrained):
     assert [row["id"] - 1 for row in found] == numbers.ravel().tolist()
     np.testing.assert_allclose([row["score"] for row in found], scores.ravel(), atol=1e-6)
     assert len({*numbers[:, 0].tolist()}) > 1
-
-
-def test_ray_batches(pretrained, expected):
-    from keras_posenc.adapters import RayEmbedder
-
-    batch = RayEmbedder(pretrained)({"id": np.arange(3), "text": np.array(TEXTS)})
-    np.testing.assert_allclose(batch["vector"], expected, atol=1e-6)
-    np.testing.assert_array_equal(batch["id"], np.arange(3))
-
-
-def test_ray_data_opens_the_model_in_its_workers(pretrained, expected, tmp_path):
-    ray = pytest.importorskip("ray")
-    from keras_posenc.adapters import RayEmbedder
-
-    ray.init(num_cpus=2, include_dashboard=False, _temp_dir="/tmp/ray", log_to_driver=False)
-    try:
-        texts = ray.data.from_items([{"id": n, "text": text} for n, text in enumerate(TEXTS)])
-        vectors = texts.map_batches(
-            RayEmbedder, fn_constructor_args=[str(pretrained)], concurrency=1
-        )
-        vectors.write_parquet(str(tmp_path / "vectors"))
-        rows = sorted(ray.data.read_parquet(str(tmp_path / "vectors")).take_all(), key=_number)
-    finally:
-        ray.shutdown()
-    np.testing.assert_allclose([row["vector"] for row in rows], expected, atol=1e-6)
-
-
-def _number(row):
-    return row["id"]
-
-
-def test_spark_opens_the_model_in_its_workers(pretrained, expected, tmp_path, monkeypatch):
-    pyspark = pytest.importorskip("pyspark")
-    pytest.importorskip("pandas")
-    if shutil.which("java") is None:
-        pytest.skip("Spark needs Java")
-    from keras_posenc.adapters import spark_embedder
-
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    builder = pyspark.sql.SparkSession.builder.master("local[1]")
-    spark = builder.config("spark.ui.enabled", "false").getOrCreate()
-    try:
-        texts = spark.createDataFrame(list(enumerate(TEXTS)), "id int, text string")
-        embed = spark_embedder(pretrained)
-        texts.withColumn("vector", embed("text")).write.parquet(str(tmp_path / "vectors"))
-        rows = spark.read.parquet(str(tmp_path / "vectors")).orderBy("id").collect()
-    finally:
-        spark.stop()
-    np.testing.assert_allclose([row.vector for row in rows], expected, atol=1e-6)
