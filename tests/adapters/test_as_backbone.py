@@ -84,6 +84,27 @@ def test_masked_tokens_are_predicted_with_the_shared_table(model):
     assert found.shape == (2, 2, backbone.vocabulary_size)
 
 
+@pytest.mark.once
+def test_masked_language_modelling_trains_the_extended_positions(model):
+    tokenizer = keras_hub.models.BertTokenizer(WORDS, lowercase=True)
+    preprocessor = keras_hub.models.BertMaskedLMPreprocessor(
+        tokenizer, sequence_length=40, mask_selection_length=8, mask_selection_rate=0.5
+    )
+    task = keras_hub.models.BertMaskedLM(as_backbone(model), preprocessor=preprocessor)
+    task.compile(
+        keras.optimizers.Adam(1e-3),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        jit_compile=False,
+    )
+    layers = [model.transformer.layers[f"Embedding-{name}"] for name in ("Token", "Position")]
+    before = [np.array(layer.weights[0]) for layer in layers]
+    texts = [" ".join(["w1 w2"] * 19), " ".join(["w6 w7"] * 19)]
+    history = task.fit(texts, batch_size=2, verbose=0).history
+    assert np.isfinite(history["loss"]).all()
+    for layer, old in zip(layers, before, strict=True):
+        assert np.abs(np.array(layer.weights[0]) - old).max() > 1e-4
+
+
 def test_what_is_no_model_of_ours_is_refused():
     with pytest.raises(ValueError, match="needs a model of `build_transformer_model`"):
         as_backbone(keras.Sequential())

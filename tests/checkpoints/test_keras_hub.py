@@ -113,10 +113,13 @@ def test_a_preset_comes_back_to_kerashub(preset, tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
-def test_more_positions_than_the_preset_has(tmp_path):
+@pytest.mark.parametrize(
+    "extension", ["hierarchical", "hierarchical:0.2,kept_rows=1", "tile", "interpolate", "fresh"]
+)
+def test_more_positions_than_the_preset_has(extension, tmp_path):
     make("BertBackbone").save_to_preset(str(tmp_path))
     model = keras_posenc.build_transformer_model(
-        str(tmp_path), extension="hierarchical", max_position=40, with_pool=True
+        str(tmp_path), extension=extension, max_position=40, with_pool=True
     )
     save_checkpoint(model, tmp_path / "long", format="keras_hub", positions=40)
     long = models.Backbone.from_preset(str(tmp_path / "long"))
@@ -186,6 +189,54 @@ def test_the_tokenizer_of_a_preset(kind, tmp_path):
     again = getattr(models, f"{kind}Tokenizer").from_preset(str(tmp_path / "out"))
     assert np.asarray(again(text)).tolist() == np.asarray(tokenizer(text)).tolist()
     assert again.get_vocabulary() == WORDS
+
+
+TEXTS = ["the quick fox", "the brown foxes jumped.", "quick e ."]
+
+
+def save_whole_preset(folder, backbone):
+    """A BERT with its tokenizer."""
+    backbone.save_to_preset(str(folder))
+    models.BertTokenizer(WORDS, lowercase=True).save_to_preset(str(folder))
+
+
+@pytest.mark.once
+def test_a_preset_embeds_and_is_finetuned_and_stretched(tmp_path):
+    preset, long = tmp_path / "preset", tmp_path / "long"
+    save_whole_preset(preset, make("BertBackbone"))
+    vectors = keras_posenc.embed(preset, TEXTS, verbose=0)
+    ids, segments = Tokenizer(preset).encode(TEXTS[0])
+    model = keras_posenc.build_transformer_model(str(preset))
+    inputs = {"token_ids": np.array([ids]), "segment_ids": np.array([segments])}
+    np.testing.assert_allclose(vectors[0], model.predict(inputs, verbose=0)[0].mean(0), atol=1e-6)
+    kept = {"max_length": 16, "epochs": 1, "verbose": 0}
+    keras_posenc.finetune(preset, (TEXTS[:2], ["a", "b"]), tmp_path / "run", **kept)
+    (prediction,) = keras_posenc.predict(tmp_path / "run", TEXTS[:1], verbose=0)
+    assert prediction.label in ("a", "b")
+    keras_posenc.stretch(preset, TEXTS * 9, long, max_length=48, steps=0, verbose=0)
+    text = " ".join(TEXTS[:2] * 4)
+    assert 16 < len(Tokenizer(long).encode(text)[0]) <= 48
+    assert np.isfinite(keras_posenc.embed(long, [text], max_length=48, verbose=0)).all()
+    np.testing.assert_allclose(keras_posenc.embed(long, TEXTS, verbose=0), vectors, atol=1e-5)
+
+
+@pytest.mark.once
+def test_the_preset_of_a_task_opens_as_its_encoder(tmp_path):
+    tokenizer = models.BertTokenizer(WORDS, lowercase=True)
+    preprocessor = models.BertTextClassifierPreprocessor(tokenizer, sequence_length=16)
+    backbone = make("BertBackbone")
+    task = models.BertTextClassifier(backbone, num_classes=2, preprocessor=preprocessor)
+    task.save_to_preset(str(tmp_path / "task"))
+    save_whole_preset(tmp_path / "encoder", backbone)
+    ids = ids_of()
+    model = keras_posenc.build_transformer_model(str(tmp_path / "task"))
+    np.testing.assert_allclose(ours(model, ids), theirs(backbone, ids), atol=2e-6)
+    mine = Tokenizer(str(tmp_path / "task"))
+    assert list(mine.encode("The foxes")[0])[1:-1] == np.asarray(tokenizer("The foxes")).tolist()
+    found, expected = (
+        keras_posenc.embed(tmp_path / name, TEXTS, verbose=0) for name in ("task", "encoder")
+    )
+    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_byte_level_vocabularies(tmp_path):
