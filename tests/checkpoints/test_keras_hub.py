@@ -28,6 +28,11 @@ CASES = {
     "XLMRobertaBackbone": ENCODER,
     "DistilBertBackbone": ENCODER,
     "AlbertBackbone": {**ENCODER, "embedding_dim": 6},
+    "ElectraBackbone": {
+        **{key: value for key, value in ENCODER.items() if key != "vocabulary_size"},
+        "vocab_size": 60,
+        "embedding_dim": 6,
+    },
     "DebertaV3Backbone": {**ENCODER, "bucket_size": 8},
     "GPT2Backbone": ENCODER,
     "LlamaBackbone": DECODER,
@@ -56,9 +61,14 @@ def make(name, **changes):
     return backbone
 
 
-@pytest.fixture(params=CASES)
+# ELECTRA of one width, as the base models are, has no projection.
+ONE_WIDTH = pytest.param(("ElectraBackbone", {"embedding_dim": 8}), id="ElectraBackbone-one-width")
+
+
+@pytest.fixture(params=[*(pytest.param((name, {}), id=name) for name in CASES), ONE_WIDTH])
 def preset(request, tmp_path):
-    backbone = make(request.param)
+    name, changes = request.param
+    backbone = make(name, **changes)
     backbone.save_to_preset(str(tmp_path))
     return backbone, tmp_path
 
@@ -172,7 +182,7 @@ def test_another_activation_is_named_and_another_epsilon_refused(tmp_path):
     assert any("no place for MLM-Bias, MLM-Dense, MLM-Norm" in str(w.message) for w in warned)
 
 
-@pytest.mark.parametrize("kind", ["Bert", "DistilBert"])
+@pytest.mark.parametrize("kind", ["Bert", "DistilBert", "Electra"])
 def test_the_tokenizer_of_a_preset(kind, tmp_path):
     tokenizer = getattr(models, f"{kind}Tokenizer")(WORDS, lowercase=True)
     tokenizer.save_to_preset(str(tmp_path))

@@ -27,7 +27,7 @@ ENCODER = {
     "max_sequence_length": "max_position_embeddings",
     "dropout": "hidden_dropout_prob",
 }
-SEGMENTS = {"num_segments": "type_vocab_size"}
+BERT = {**ENCODER, "num_segments": "type_vocab_size"}
 DECODER = {
     **SIZES,
     "num_query_heads": "num_attention_heads",
@@ -61,6 +61,8 @@ class Backbone:
         write: function (theirs, source) -> None. The same in the other direction, from the keys
             that the model's config was read from.
         heads_first: bool. Whether matrices of attention are (heads, rows, columns).
+        shifted: dict. Names of layers -> what they are called here in a model without the latter:
+            KerasHub numbers what there is.
     """
 
     model_type: str
@@ -73,6 +75,7 @@ class Backbone:
     read: Callable = unchanged
     write: Callable = unchanged
     heads_first: bool = False
+    shifted: dict = dataclasses.field(default_factory=dict)
 
     def table(self, family):
         """The `Table` of its weights.
@@ -273,10 +276,33 @@ LLAMA = Backbone(
     write=_llama_write,
 )
 
+ALBERT = Backbone(
+    "albert",
+    {
+        **BERT,
+        "embedding_dim": "embedding_size",
+        "num_groups": "num_hidden_groups",
+        "num_inner_repetitions": "inner_group_num",
+    },
+    {"hidden_act": TANH_GELU, **BERT_EPS},
+    {
+        **TOKENS,
+        **POSITIONS,
+        **TYPES,
+        **NORM,
+        **_encoder(),
+        "Embedding-Mapping": ("layers/dense", "hub_dense"),
+        "Pooler-Dense": ("layers/dense_1", "hub_dense"),
+    },
+    "transformer_encoder",
+    "AlbertTokenizer",
+    read=_both_dropouts("attention_probs_dropout_prob"),
+)
+
 BACKBONES = {
     "BertBackbone": Backbone(
         "bert",
-        {**ENCODER, **SEGMENTS},
+        BERT,
         {"hidden_act": TANH_GELU, **BERT_EPS},
         {
             **TOKENS,
@@ -309,28 +335,14 @@ BACKBONES = {
         "DistilBertTokenizer",
         read=_both_dropouts("attention_dropout"),
     ),
-    "AlbertBackbone": Backbone(
-        "albert",
-        {
-            **ENCODER,
-            **SEGMENTS,
-            "embedding_dim": "embedding_size",
-            "num_groups": "num_hidden_groups",
-            "num_inner_repetitions": "inner_group_num",
-        },
-        {"hidden_act": TANH_GELU, **BERT_EPS},
-        {
-            **TOKENS,
-            **POSITIONS,
-            **TYPES,
-            **NORM,
-            **_encoder(),
-            "Embedding-Mapping": ("layers/dense", "hub_dense"),
-            "Pooler-Dense": ("layers/dense_1", "hub_dense"),
-        },
-        "transformer_encoder",
-        "AlbertTokenizer",
-        read=_both_dropouts("attention_probs_dropout_prob"),
+    "AlbertBackbone": ALBERT,
+    "ElectraBackbone": dataclasses.replace(
+        ALBERT,
+        model_type="electra",
+        keys={**BERT, "vocab_size": "vocab_size", "embedding_dim": "embedding_size"},
+        tokenizer="ElectraTokenizer",
+        # The projection, which a model of one width has not, is before the pooler.
+        shifted={"layers/dense": "layers/dense_1"},
     ),
     "DebertaV3Backbone": Backbone(
         "deberta-v2",

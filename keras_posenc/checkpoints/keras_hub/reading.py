@@ -134,18 +134,37 @@ def _read(path, backbone):
     try:
         with h5py.File(path, "r") as file:
             check_numbers(file, buffer.size)
-
-            def add(name, item):
-                if isinstance(item, h5py.Dataset) and "/seed_generator" not in name:
-                    name = numbered(name, backbone)
-                    arrays[name] = _ordered(_array(item, buffer), name, backbone)
-
-            file.visititems(add)
+            for name, item in datasets(file, backbone).items():
+                arrays[name] = _ordered(_array(item, buffer), name, backbone)
     except RefusedModelError as error:
         raise ValueError(f"{path} is refused: {shorten(error)}.") from None
     except Exception as error:  # h5py raises what the library behind it happens to find
         raise ValueError(f"{path} is damaged ({shorten(error)}). Download it again.") from None
     return arrays
+
+
+def datasets(file, backbone):
+    """{name: dataset} of the weights, by the names that the rows of a backbone have.
+
+    Args:
+        file: `h5py.File` of a model.weights.h5.
+        backbone: `Backbone`.
+    """
+    import h5py
+
+    found = {}
+
+    def add(name, item):
+        if isinstance(item, h5py.Dataset) and "/seed_generator" not in name:
+            found[numbered(name, backbone)] = item
+
+    file.visititems(add)
+    for name, shifted in backbone.shifted.items():
+        if not any(each.startswith(f"{shifted}/") for each in found):
+            found = {
+                each.replace(f"{name}/", f"{shifted}/", 1): item for each, item in found.items()
+            }
+    return found
 
 
 def numbered(name, backbone):
