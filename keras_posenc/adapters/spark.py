@@ -71,7 +71,7 @@ def spark_predictor(model, **opening):
         found.select("id", "predicted.*").write.parquet("found")
     """
     opened = tuple(sorted(opening.items()))
-    fields = [f"{name} {TYPES[kind]}" for name, kind in column_types(model).items()]
+    fields = [f"`{name}` {TYPES[kind]}" for name, kind in column_types(model).items()]
 
     def predict(parts: Iterator[pandas.Series]) -> Iterator[pandas.DataFrame]:
         columns = _opened(PredictionColumns, str(model), opened)
