@@ -59,7 +59,10 @@ class RayPredictor:
     def __call__(self, batch):
         """The batch, a dict of arrays, with the predictions for its texts."""
         found = self.columns.of(_texts(batch, self.text))
-        found = {f"{self.prefix}{name}": _array(values) for name, values in found.items()}
+        found = {
+            f"{self.prefix}{name}": _array(values, self.columns.types[name])
+            for name, values in found.items()
+        }
         if taken := sorted(found.keys() & batch.keys()):
             raise ValueError(
                 f"prefix={self.prefix!r}: the batch has a column {taken[0]!r} already. Give "
@@ -72,10 +75,10 @@ def _texts(batch, name):
     return np.asarray(batch[name]).tolist()
 
 
-def _array(values):
-    """An array of as many values; lists of several lengths stay lists."""
-    if not values or not isinstance(values[0], list):
-        return np.array(values)
+def _array(values, kind):
+    """An array of as many values of a type, also if there are none; lists stay lists."""
+    if kind is not list:
+        return np.array(values, kind)
     lists = np.empty(len(values), object)
     lists[:] = values
     return lists

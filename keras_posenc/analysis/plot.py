@@ -6,6 +6,7 @@ readers can distinguish; every series also has its own marker or hatch.
 
 import functools
 import importlib.util
+import math
 
 from keras_posenc.text.truncation import LOGGER
 from keras_posenc.untrusted import shorten
@@ -99,8 +100,13 @@ def _write_powers_plainly(figure):
 
     class Plain(LogFormatter):
         def __call__(self, x, pos=None):
-            shown = super().__call__(x, pos)
-            return shown and self.fix_minus(f"{x:.4g}")
+            if not super().__call__(x, pos):
+                return ""
+            if x == round(x) and x < 1e6:
+                return f"{x:.0f}"
+            low, high = sorted(self.axis.get_view_interval())
+            digits = 2 + math.ceil(-math.log10(1 - low / high))
+            return self.fix_minus(f"{x:.{min(max(4, digits), 12)}g}")
 
     for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
         for ticks in (axis.major, axis.minor):

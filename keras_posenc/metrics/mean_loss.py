@@ -49,7 +49,7 @@ class MeanLoss(keras.metrics.Metric):
         self._parts, self._weights = (type(loss).from_config(config) for _ in range(2))
         self._losses = self._parts.call
         # A layer, so that the ones have the mask of the losses.
-        self._ones = keras.layers.Activation(ops.ones_like, autocast=False)
+        self._ones = keras.layers.Activation(ops.ones_like, autocast=False, name="ones")
         self.total = self.add_variable((), initializer="zeros", name="total")
         self.count = self.add_variable((), initializer="zeros", name="count")
 

@@ -100,6 +100,9 @@ def test_numbers_have_a_column_each(count, trained):
 
 def test_an_empty_batch_has_the_columns(finetuned):
     assert PredictionColumns(finetuned).of([]) == {"label": [], "probability": []}
+    found = RayPredictor(finetuned)({"text": np.array([], str)})
+    kinds = {name: found[f"predicted_{name}"].dtype.kind for name in ("label", "probability")}
+    assert kinds == {"label": "U", "probability": "f"}
 
 
 def test_what_gives_no_values_per_text_is_refused(trained, pretrained, tmp_path, finetuned):

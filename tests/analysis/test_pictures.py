@@ -32,11 +32,25 @@ def test_ticks_of_a_logarithmic_axis_are_no_tex():
     labels = [tick.get_text() for tick in right.get_yticklabels(which="both")]
     shown = [label for label in labels if label]
     assert "0.02" in shown and not any("$" in label for label in shown)
+    assert label_of([1000, 100000], 16384) == "16384"
+    assert label_of([0.999981, 0.999999], 0.999985) == "0.999985"
     # On an axis of a narrow range, too, each tick has a label of its own.
     figure = pictures.decay_curves({"t5": decay_curve([{"name": "t5"}], 48)})
     to_svg(figure)
     shown = [t.get_text() for t in figure.axes[1].get_yticklabels(which="both") if t.get_text()]
     assert len(shown) > 2 and len(set(shown)) == len(shown)
+
+
+def label_of(limits, tick):
+    """The label of a tick of a logarithmic axis with these limits."""
+
+    @pictures.styled
+    def draw(figure):
+        axes = figure.subplots()
+        axes.set(yscale="log", ylim=limits)
+
+    (axes,) = draw(size=(3, 3)).axes
+    return axes.yaxis.get_minor_formatter()(tick)
 
 
 def test_entropy_curves_stand_with_the_uniform_one():

@@ -90,6 +90,15 @@ def ids_of(length=11):
     return np.random.default_rng(1).integers(5, 60, (2, length)).astype("int32")
 
 
+def test_names_are_shifted_once_for_all_files(tmp_path):
+    """One file has ELECTRA's projection, and another its pooler."""
+    backbone = make("ElectraBackbone")
+    backbone.save_to_preset(str(tmp_path), max_shard_size=3e-6)
+    assert len(list(tmp_path.glob("model_*.h5"))) > 2
+    model = keras_posenc.build_transformer_model(str(tmp_path))
+    np.testing.assert_allclose(ours(model, ids_of()), theirs(backbone, ids_of()), atol=1e-5)
+
+
 def test_every_backbone_has_a_case():
     assert CASES.keys() == BACKBONES.keys()
 

@@ -85,7 +85,7 @@ def test_passages_have_the_vectors_of_late_chunking(small):
     np.testing.assert_allclose(vectors[0, 0], query, atol=1e-5)
 
 
-def test_a_query_is_not_computed_at_the_length_of_its_document(small, monkeypatch):
+def test_a_query_is_not_computed_at_the_length_of_its_document(small, monkeypatch, caplog):
     text_model = TextModel(embedder(small), Tokenizer(small), 40)
     rows = encode_passages([ROW, *rows_of(3)], text_model.tokenizer, 40)
     ids, marks = (
@@ -99,7 +99,14 @@ def test_a_query_is_not_computed_at_the_length_of_its_document(small, monkeypatc
     found = model.predict_on_batch({"token_ids": ids, "segment_ids": marks})
     np.testing.assert_allclose(found, expected, atol=1e-6)
     (((query, _), _),) = encode_passages([("w1 " * 9, *ROW[1:])], text_model.tokenizer, 40)
-    assert len(query) == 6
+    assert len(query) == 6 and "1 of 1 queries have more than 6 tokens" in caplog.text
+    # Where no text is longer than a query may be, both are computed at once.
+    monkeypatch.setattr(passages, "QUERY", 12)
+    ids[:, 0, 6:] = 0
+    marks[:, 0, 6:] = 0
+    at_once = passages.passage_model(embedder(small))
+    found = at_once.predict_on_batch({"token_ids": ids, "segment_ids": marks})
+    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_the_loss_is_that_of_both_kinds_of_negatives():

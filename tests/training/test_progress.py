@@ -109,7 +109,7 @@ def test_finetune_says_where_it_stands_and_where_it_resumes(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "resuming after epoch 1 of 2"
     (line,) = (line for line in lines if line.startswith("epoch 2 of 2: val_accuracy "))
-    assert line.endswith(" in all")
+    assert line.endswith(" s since it was resumed")
     assert lines[lines.index(line) + 1] == "evaluating 12 documents"
     finetune(*arguments, **settings | {"verbose": 0})
     assert capsys.readouterr().out == ""

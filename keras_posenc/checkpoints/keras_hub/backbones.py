@@ -339,7 +339,11 @@ BACKBONES = {
     "ElectraBackbone": dataclasses.replace(
         ALBERT,
         model_type="electra",
-        keys={**BERT, "vocab_size": "vocab_size", "embedding_dim": "embedding_size"},
+        keys={
+            **{name: key for name, key in BERT.items() if name != "vocabulary_size"},
+            "vocab_size": "vocab_size",
+            "embedding_dim": "embedding_size",
+        },
         tokenizer="ElectraTokenizer",
         # The projection, which a model of one width has not, is before the pooler.
         shifted={"layers/dense": "layers/dense_1"},

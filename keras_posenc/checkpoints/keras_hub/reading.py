@@ -111,7 +111,7 @@ def read_preset(path):
     for file in files:
         check_inside(file, folder)
         arrays |= _read(file, BACKBONES[name])
-    return arrays, name
+    return shifted(arrays, BACKBONES[name]), name
 
 
 def _shards(path):
@@ -159,10 +159,21 @@ def datasets(file, backbone):
             found[numbered(name, backbone)] = item
 
     file.visititems(add)
-    for name, shifted in backbone.shifted.items():
-        if not any(each.startswith(f"{shifted}/") for each in found):
+    return found
+
+
+def shifted(found, backbone):
+    """The same dict by the names that layers have here (`Backbone.shifted`).
+
+    Args:
+        found: dict by the names of all weights of a model: of all its files, if there are several.
+        backbone: `Backbone`.
+    """
+    for name, other in backbone.shifted.items():
+        if not any(each.startswith(f"{other}/") for each in found):
             found = {
-                each.replace(f"{name}/", f"{shifted}/", 1): item for each, item in found.items()
+                other + each.removeprefix(name) if each.startswith(f"{name}/") else each: item
+                for each, item in found.items()
             }
     return found
 

@@ -3,7 +3,7 @@
 import warnings
 
 from keras_posenc.checkpoints.keras_hub.backbones import BACKBONES, WRITTEN
-from keras_posenc.checkpoints.keras_hub.reading import WEIGHTS, datasets
+from keras_posenc.checkpoints.keras_hub.reading import WEIGHTS, datasets, shifted
 from keras_posenc.untrusted import quote
 
 GELUS = ("gelu", "gelu_new", "gelu_pytorch_tanh")
@@ -149,7 +149,7 @@ def _fill(path, arrays, backbone, family):
 
     table, left = backbone.table(family), set()
     with h5py.File(path, "r+") as file:
-        places = datasets(file, backbone)
+        places = shifted(datasets(file, backbone), backbone)
         for variable, array in arrays.items():
             found = [place.name for place in table.names(variable) if place.name in places]
             if not found:

@@ -90,7 +90,7 @@ class Corpus:
         self.language, self.size = language, size
         self.fraction, self.opening = names, opening
         self.sentences, self.counts, self.origins = [], [], []
-        self.texts = len(texts)
+        self.num_texts = len(texts)
         for number, text in enumerate(texts):
             sentences = sentences_of(text)
             counts = [len(ids) for ids in tokenizer.contents(sentences)] if sentences else []
@@ -133,11 +133,11 @@ class Corpus:
 
     def summary(self):
         """How many of the texts gave names and words, as a line."""
-        empty = self.texts - len(set(self.origins))
+        empty = self.num_texts - len(set(self.origins))
         useful = {self.origins[each.text] for each in (*self.names, *self.words)}
         return (
             f"{len(self.names):,} names and {len(self.words):,} words of {len(useful):,} of "
-            f"{self.texts:,} texts" + (f", {empty:,} of them empty" if empty else "")
+            f"{self.num_texts:,} texts" + (f", {empty:,} of them empty" if empty else "")
         )
 
     def draw(self, rng):

@@ -54,9 +54,9 @@ class ContextualTraining:
             print_line(
                 f"{self.corpus.summary()}; {self.recipe.steps:,} steps of {COPIES} copies of up to "
                 f"{self.recipe.train_length:,} tokens, about {self.gigabytes():.1f} GB of memory "
-                "beside the program. What is found is measured before and after them, and the time "
-                "left follows the first step"
+                "beside the program"
             )
+            print_line("measuring what is found before the training")
             return self.at_start()
 
         record = take_steps(self.model, self.recipe.steps, state, self.step, start, print_line)

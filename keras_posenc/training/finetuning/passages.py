@@ -9,6 +9,7 @@ from keras import ops
 from keras_posenc.models.inputs import inputs_of
 from keras_posenc.models.model import TransformerModel, model_on
 from keras_posenc.models.pooling import MaskedPooling
+from keras_posenc.text.truncation import LOGGER, unlogged_truncation
 from keras_posenc.untrusted import quote
 
 QUERY = 256  # tokens of a query that are read, so that it is not padded to a document's length
@@ -44,10 +45,14 @@ def encode_passages(groups, tokenizer, max_length, query_prompt="", document_pro
             and so on, and 0 is none. None for a passage that begins behind `max_length` tokens.
     """
     found, first = [], tokenizer.assemble([-1])[0].index(-1)
-    query_length = min(QUERY, max_length or QUERY)
+    query_length, longer = min(QUERY, max_length or QUERY), 0
     for number, (query, document, passage) in enumerate(groups):
         check_passage(f"with the number {number}", document, passage)
-        query_ids, _ = tokenizer.encode(query_prompt + query, max_length=query_length)
+        query_ids, _ = tokenizer.encode(query_prompt + query)
+        if len(query_ids) > query_length:
+            longer += 1
+            with unlogged_truncation(True):
+                query_ids, _ = tokenizer.encode(query_prompt + query, max_length=query_length)
         text = document_prompt + document
         ((ids, offsets),) = tokenizer.contents([text], offsets=True)
         start = len(document_prompt) + document.index(passage)
@@ -65,6 +70,11 @@ def encode_passages(groups, tokenizer, max_length, query_prompt="", document_pro
         for mark, other in enumerate(_others(places, prompt, room), MARK + 1):
             marks[first + other] = mark
         found.append(((query_ids, [MARK] * len(query_ids)), (document_ids, marks.tolist())))
+    if longer:
+        LOGGER.warning(
+            f"{longer:,} of {len(groups):,} queries have more than {query_length:,} tokens, and "
+            "are read up to there."
+        )
     return found
 
 
@@ -97,7 +107,12 @@ class MarkedPassages(keras.layers.Wrapper):
         self.built = True
 
     def call(self, inputs, marks, training=None):
-        tokens = inputs["token_ids"]
+        tokens, length = inputs["token_ids"], inputs["token_ids"].shape[2]
+        if length is not None and length <= QUERY:  # at once, where nothing is saved
+            flat = (ops.reshape(x, (-1, length)) for x in (tokens, marks))
+            means = self._means(*flat, MARK + NEGATIVES, training)
+            means = ops.reshape(means, (-1, 2, *means.shape[1:]))
+            return ops.concatenate([means[:, 0, :MARK], means[:, 1]], axis=1)
         query = self._means(tokens[:, 0, :QUERY], marks[:, 0, :QUERY], MARK, training)
         document = self._means(tokens[:, 1], marks[:, 1], MARK + NEGATIVES, training)
         return ops.concatenate([query, document], axis=1)
