@@ -182,6 +182,20 @@ def test_a_token_of_weight_0_stands_in_the_chain_with_any_tag():
 
 
 @pytest.mark.once
+def test_the_accuracy_is_of_the_known_tags_of_the_chain():
+    potentials = crf()(X, mask=KEEP)
+    best = numpy(ViterbiDecoder()(potentials))
+    wrong, unknown = np.zeros((2, SIZE, SIZE), bool)
+    wrong[0, 1] = wrong[3, 3] = unknown[0, 2] = unknown[2, 1] = True
+    tags = np.where(unknown, -1, np.where(wrong, (best + 1) % TAGS, np.where(KEEP, best, 0)))
+    for weights in (None, np.array([1.0, 2.0, 0.0, 0.5], "float32")):
+        counts = (KEEP & ~unknown) * (1 if weights is None else weights[:, None])
+        metric = ViterbiAccuracy()
+        metric.update_state(tags, potentials, weights)
+        assert number(metric.result()) == pytest.approx((counts * ~wrong).sum() / counts.sum())
+
+
+@pytest.mark.once
 def test_a_field_learns_tags_of_words_from_batches_of_texts():
     """Words of two pieces, and a tag that only the transitions tell: I-X follows B-X alone."""
     words = {word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abc", "##c"])}

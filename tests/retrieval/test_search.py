@@ -301,6 +301,18 @@ def test_the_nearest_over_all_blocks(rows):
 
 
 @pytest.mark.once
+@pytest.mark.parametrize("rows", [1, 7, 64])
+def test_of_many_equal_scores_the_first_are_found(rows):
+    """The best few begin the best of more, wherever the last of them stands."""
+    rng = np.random.default_rng(0)
+    queries, vectors = (rng.integers(-1, 2, (n, 3)).astype("float32") for n in (5, 30))
+    for most in range(1, 31):
+        found = nearest(queries, vectors, most, rows=rows)
+        for (numbers, _), row in zip(found, queries @ vectors.T, strict=True):
+            assert numbers.tolist() == np.argsort(-row, kind="stable")[:most].tolist()
+
+
+@pytest.mark.once
 def test_a_table_has_one_line_per_result():
     row = {"query": "who\x1b[31m\nis it", "rank": 1, "score": -0.5, "id": 7}
     assert search_table([]) == "rank  score  id"

@@ -78,6 +78,12 @@ def test_a_short_text_is_read_as_it_is(small, texts):
     last = np.array([tokenizer.assemble(ids[30:40])[0]], "int32")
     last = ops.convert_to_numpy(model(one_segment(model, last)))[0]
     np.testing.assert_allclose(features[-6:-1], last[-6:-1], atol=1e-5)
+    # Windows that start 2 tokens before the text end 2 tokens earlier.
+    first = np.array([tokenizer.assemble(ids[:8])[0]], "int32")
+    first = ops.convert_to_numpy(model(one_segment(model, first)))[0]
+    shifted = reader(np.array(ids[:40]), 0.4)
+    np.testing.assert_allclose(shifted[1:6], first[1:6], atol=1e-5)
+    assert np.abs(shifted[1:6] - features[1:6]).max() > 0.01
 
 
 def test_the_loss_is_the_cosine_and_the_scaled_error():
@@ -208,6 +214,23 @@ def test_the_context_kept_is_all_for_the_teacher_and_nothing_for_windows(small, 
     assert context_kept(windows) == pytest.approx(0, abs=1e-3)
     assert context_kept([(teacher, teacher) for teacher, _ in windows]) == pytest.approx(1)
     assert context_kept([(np.zeros(3), np.ones(3))]) == 0
+
+
+@pytest.mark.once
+def test_windows_begin_elsewhere_in_every_step(small, texts, tmp_path, monkeypatch):
+    """And in the second reading of a test text, with which the first does not quite agree."""
+    shifts = []
+
+    class Recorded(Reader):
+        def __call__(self, text, shift=0):
+            shifts.append(shift)
+            return super().__call__(text, shift)
+
+    monkeypatch.setattr("keras_posenc.training.stretching.distillation.Reader", Recorded)
+    settings = {"max_length": 40, "steps": 3, "verbose": False}
+    _, report = stretch(small, texts, tmp_path / "out", **settings)
+    assert len(set(shifts) - {0.0, 0.5}) == 3
+    assert report["beyond"]["teacher"] < 0.999
 
 
 @pytest.mark.once
