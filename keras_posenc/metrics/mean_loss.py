@@ -45,9 +45,7 @@ class MeanLoss(keras.metrics.Metric):
             )
         self.loss = loss
         # By no reduction, since Keras divides a reduced loss by the replicas of TensorFlow.
-        config = {**loss.get_config(), "reduction": "none"}
-        self._parts, self._weights = (type(loss).from_config(config) for _ in range(2))
-        self._losses = self._parts.call
+        self._each = type(loss).from_config({**loss.get_config(), "reduction": "none"})
         # A layer, so that the ones have the mask of the losses.
         self._ones = keras.layers.Activation(ops.ones_like, autocast=False, name="ones")
         self.total = self.add_variable((), initializer="zeros", name="total")
@@ -59,15 +57,13 @@ class MeanLoss(keras.metrics.Metric):
         losses = []
 
         def keep(y_true, y_pred):
-            losses.append(self._losses(y_true, y_pred))
+            losses.append(self._each.call(y_true, y_pred))
             return losses[0]
 
         # The loss itself weights 1, too: it knows of masks, and may change the weights.
-        self._parts.call, self._weights.call = keep, lambda *_: self._ones(losses[0])
-        for total, weighted in ((self.total, self._parts), (self.count, self._weights)):
-            found = ops.cast(weighted(y_true, y_pred, sample_weight), self.dtype)
-            total.assign_add(ops.sum(found))
-        losses.clear()  # no tensor outlives the call
+        for total, call in ((self.total, keep), (self.count, lambda *_: self._ones(losses[0]))):
+            weighted = _calling(self._each, call)(y_true, y_pred, sample_weight)
+            total.assign_add(ops.sum(ops.cast(weighted, self.dtype)))
 
     def result(self):
         """The mean, 0 if nothing counts."""
@@ -81,3 +77,11 @@ class MeanLoss(keras.metrics.Metric):
     @classmethod
     def from_config(cls, config):
         return cls(**{**config, "loss": keras.losses.deserialize(config["loss"])})
+
+
+def _calling(loss, call):
+    """The loss with another `call`. Replicas of TensorFlow have one metric, so each call of it
+    changes a loss of its own. Keras' copies are made by serializing, this one is not."""
+    other = object.__new__(type(loss))
+    vars(other).update(vars(loss), call=call)
+    return other
