@@ -37,7 +37,7 @@ def main():
     )
     parser.add_argument("--output", type=pathlib.Path, default="build/demo")
     folder = parser.parse_args().output
-    print("On two idle cores this takes about 5 minutes.", flush=True)
+    print("On two idle cores this takes 3 to 5 minutes.", flush=True)
     started = time.perf_counter()
     search(folder)
     print(f"\n{(time.perf_counter() - started) / 60:.1f} minutes. Reports in {folder}:")
