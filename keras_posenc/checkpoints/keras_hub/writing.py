@@ -11,8 +11,8 @@ TYPES, POSITIONS = "Embedding-Segment/embeddings", "Embedding-Position/embedding
 TOKENS, HEAD = "Embedding-Token/embeddings", "MLM-Output/kernel"
 # What a model may lack, and the output of KerasHub that is untrained then.
 UNTRAINED = {
-    "layers/dense/": "pooled_output: with_pool=True builds one, if the checkpoint has it",
-    "layers/dense_1/": "pooled_output: with_pool=True builds one, if the checkpoint has it",
+    "layers/dense/": "pooled_output: build the model with with_pool=True",
+    "layers/dense_1/": "pooled_output: build the model with with_pool=True",
     "layers/reversible_embedding/": "the logits of tokens: build the model with application='lm'",
 }
 
