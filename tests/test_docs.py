@@ -49,7 +49,7 @@ def test_every_file_of_results_is_on_a_page(generate):
     pages = {("page", name) for name in found if not name.startswith("compare-")}
     rest = {("recovery", "small"), ("recovery", "minilm"), ("context_tools",), ("precision",)}
     rest |= {("encodings_2026",), ("encoding_figures",), ("mteb",), ("many_texts",)}
-    rest |= {("quantized",)}
+    rest |= {("quantized",), ("growth",)}
     rest |= {("loading",), ("newsgroups",), ("encodings",), ("verdicts",), ("comparisons",)}
     rest |= {
         ("stretch",),
