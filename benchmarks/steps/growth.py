@@ -109,7 +109,8 @@ def table(rows):
         for way in WAYS:
             found = [by_case.get((backend, way, length)) for length in lengths]
             if any(found):
-                cells = (f"{row['seconds']:.3g} s, {row['mb']:,} MB" if row else "–"
+                # A line breaks between time and memory, not before a unit.
+                cells = (f"{row['seconds']:.3g}\u00a0s, {row['mb']:,}\u00a0MB" if row else "–"
                          for row in found)  # fmt: skip
                 both = (exponent(found, name) for name in ("seconds", "mb"))
                 lines.append([backend, way, *cells, *both])
