@@ -326,9 +326,9 @@ def test_private_names_of_keras_stand_in_the_backends_room():
     assert offenders(foreign_private_names) == []
 
 
-@pytest.mark.parametrize(
-    ("source", "where", "found"),
-    [
+# Check -> (source, where it stands, whether the check finds something).
+CASES = {
+    foreign_private_names: [
         ("layers = model._flatten_layers()", "text/shapes.py", True),
         ("self._run_through_graph(x)", "models/model.py", True),
         ("y._keras_mask = mask", "models/direct.py", True),
@@ -338,14 +338,7 @@ def test_private_names_of_keras_stand_in_the_backends_room():
         ("def _run(self):\n    self._transformer = x.__dict__", "models/model.py", False),
         ("row._replace(text='')._asdict()", "text/documents.py", False),
     ],
-)
-def test_the_check_of_private_names_can_fail(source, where, found):
-    assert bool(foreign_private_names(source, where)) is found
-
-
-@pytest.mark.parametrize(
-    ("source", "where", "found"),
-    [
+    upward_imports: [
         ("from keras_posenc.models import bert", "attention/layer.py", True),
         ("from ..models.factory import build", "attention/layer.py", True),
         ("def f():\n    from keras_posenc import cli", "training/finetune.py", True),
@@ -357,14 +350,7 @@ def test_the_check_of_private_names_can_fail(source, where, found):
         ("from . import choose", "attention/layer.py", False),
         ("import keras_posenc\nfrom keras_posenc.training import finetune", "cli.py", False),
     ],
-)
-def test_the_check_of_the_import_order_can_fail(source, where, found):
-    assert bool(upward_imports(source, where)) is found
-
-
-@pytest.mark.parametrize(
-    ("source", "where", "found"),
-    [
+    eager_or_misplaced_imports: [
         ("import torch", "checkpoints/reader.py", True),
         (
             "try:\n    import jax.numpy as jnp\nexcept ImportError:\n    pass",
@@ -381,14 +367,7 @@ def test_the_check_of_the_import_order_can_fail(source, where, found):
         ("def f():\n    from matplotlib import figure", "analysis/plot.py", False),
         ("import numpy as np\nimport keras", "maps/grid.py", False),
     ],
-)
-def test_the_check_of_lazy_imports_can_fail(source, where, found):
-    assert bool(eager_or_misplaced_imports(source, where)) is found
-
-
-@pytest.mark.parametrize(
-    ("source", "where", "found"),
-    [
+    misplaced_questions: [
         ("if keras.backend.backend() == 'jax':\n    pass", "maps/sums.py", True),
         ("which = keras.backend.backend", "maps/sums.py", True),
         ("from keras.backend import backend", "maps/sums.py", True),
@@ -397,9 +376,15 @@ def test_the_check_of_lazy_imports_can_fail(source, where, found):
         ("keras.backend.standardize_dtype('int32')", "maps/sums.py", False),
         ("keras.backend.backend()", "backend/__init__.py", False),
     ],
+}
+
+
+@pytest.mark.parametrize(
+    ("check", "source", "where", "found"),
+    [(check, *case) for check, cases in CASES.items() for case in cases],
 )
-def test_the_check_of_questions_can_fail(source, where, found):
-    assert bool(misplaced_questions(source, where)) is found
+def test_the_checks_can_fail(check, source, where, found):
+    assert bool(check(source, where)) is found
 
 
 @pytest.mark.parametrize(

@@ -39,12 +39,12 @@ COMMON_AT_MOST = 3  # licences that have a name word
 
 def licences(tokenizer):
     """The library that is searched."""
-    return _library(tokenizer, range(MOST))
+    return _library(tokenizer, slice(MOST))
 
 
 def labelled(tokenizer):
     """(query, document, passage) of the licences that are not searched."""
-    library = _library(tokenizer, range(MOST, 10**6))
+    library = _library(tokenizer, slice(MOST, None))
     places = [(n, span) for n, spans in enumerate(library.spans) for span in spans]
     found = []
     for query, right in zip(library.queries, library.right, strict=True):
@@ -55,22 +55,19 @@ def labelled(tokenizer):
     return found
 
 
-def _library(tokenizer, numbers):
-    """Of the licences that have a name, in a random order, those of these numbers."""
-    texts, seen = english_licences(), 0
+def _library(tokenizer, part):
+    """A slice of the licences that have a name, in a random order."""
+    texts, named_by = english_licences(), {}
     words = {name: WORD.findall(text.lower()) for name, text in texts.items()}
     counts = collections.Counter(word for found in words.values() for word in {*found})
+    for key in np.random.default_rng(0).permutation(sorted(texts)):
+        rare = {word for word in WORD.findall(_title(key).lower())
+                if word.isalpha() and counts[word] <= COMMON_AT_MOST}  # fmt: skip
+        if rare & {*words[key][:200]}:
+            named_by[key] = rare
     library = Library.empty("document", "distance")
     passages = []  # (document, {clause}, tokens back to the name)
-    for key in np.random.default_rng(0).permutation(sorted(texts)):
-        title = _title(key)
-        rare = {word for word in WORD.findall(title.lower())
-                if word.isalpha() and counts[word] <= COMMON_AT_MOST}  # fmt: skip
-        if not rare & {*words[key][:200]}:
-            continue
-        seen += 1
-        if seen - 1 not in numbers:
-            continue
+    for key, rare in list(named_by.items())[part]:
         text, spans, offsets = _cut(texts[key].strip(), tokenizer)
         places = [m.start() for m in re.finditer(r"\w+", text) if m[0].lower() in rare]
         named = np.searchsorted([start for start, _ in offsets], places)
@@ -88,7 +85,7 @@ def _library(tokenizer, numbers):
         library.texts.append(text)
         library.spans.append(spans)
         library.openings.append(re.split(r"(?<=[.!?])\s+|\n\n", text)[0])
-        library.titles.append(title)
+        library.titles.append(_title(key))
     for number, title in enumerate(library.titles):
         for clause in CLAUSES:
             ranked = [row for row, (_, about, _) in enumerate(passages) if clause in about]

@@ -72,9 +72,8 @@ class Progress:
         """How long this call has run, and how long the whole run will still take, if it will."""
         now, first = time.perf_counter(), self.done - self.taken
         if self.done == self.total:
-            return (
-                f"{_duration(now - self.started)} {'since it was resumed' if first else 'in all'}"
-            )
+            since = "since it was resumed" if first else "in all"
+            return f"{_duration(now - self.started)} {since}"
         seconds, measured = now - self.started, self.sizes[first : self.done]
         if self.taken > 1:  # the first step has compiled the model
             seconds, measured = now - self.first_ended, measured[1:]
