@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 import json
 
-from keras_posenc.analysis.page import code, escaped, pairs, setting, table
+from keras_posenc.analysis.page import code, escaped, pairs, table
 from keras_posenc.extension import Extension
 from keras_posenc.training import Optimizer, Source, contextualize, finetune, stretch
 from keras_posenc.training.contextual.recipe import ContextualRecipe
@@ -41,18 +41,37 @@ def about(name, directory, recipe, metrics):
     return facts + code(_call(name, directory, recipe, data))
 
 
-def settings(recipe, metrics):
-    """A table of a run's settings, with the versions that it was computed with.
+def settings(recipes, metrics):
+    """A table of the settings of runs, with the versions that they were computed with.
+
+    What no run has set is left out.
 
     Args:
-        recipe: dict, its settings.
-        metrics: dict, its metrics.
+        recipes: dict, the name of a run -> its settings.
+        metrics: list of dict, the metrics of each run.
 
     Returns:
         str, HTML.
     """
-    rows = [(key, setting(value)) for key, value in recipe.items()]
-    return table(["setting", "value"], rows) + f"<p class=note>{escaped(versions(metrics))}</p>"
+    runs = recipes.values()
+    # A digest of documents that are named elsewhere would mislead as their name.
+    keys = dict.fromkeys(
+        key for recipe in runs for key, value in recipe.items()
+        if value is not None and key not in ROLES
+    )  # fmt: skip
+    rows = [(key, *(_setting(key, recipe.get(key)) for recipe in runs)) for key in keys]
+    names = recipes if len(recipes) > 1 else ["value"]
+    computed_by = "; ".join(dict.fromkeys(map(versions, metrics)))
+    return table(["setting", *names], rows) + f"<p class=note>{escaped(computed_by)}</p>"
+
+
+def _setting(key, value):
+    """A setting as a call has it; one that was not set is a dash."""
+    if value is None:
+        return "–"
+    if key == "extension":
+        return str(Extension.of(value))
+    return value if isinstance(value, str) else repr(value)
 
 
 def versions(metrics):

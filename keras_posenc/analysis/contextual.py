@@ -84,7 +84,7 @@ def write_contextual_report(directory, path=None, title="Contextual training rep
         section("Examples", _examples(report)),
         section("Training", _training(report)),
         section("About this run", about("contextualize", str(directory), recipe, report)),
-        section("Settings", settings(recipe, report)),
+        section("Settings", settings({title: recipe}, [report])),
     ]
     path = directory / "report.html" if path is None else pathlib.Path(path)
     write_page(path, title, body, "write_contextual_report")

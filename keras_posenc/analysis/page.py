@@ -2,7 +2,6 @@
 
 import base64
 import html
-import json
 import string
 
 from keras_posenc.analysis import plot
@@ -25,7 +24,8 @@ h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; border-bottom: 1px solid #ddd; 
 section { overflow-x: auto; background:
   linear-gradient(to left, #fff 40%, transparent) right / 2rem 100% no-repeat local,
   linear-gradient(to left, #bbb, transparent) right / .6rem 100% no-repeat scroll; }
-img { max-width: 100%; height: auto; display: block; }
+/* Below its least width, the letters of a figure cannot be read. */
+img { max-width: 100%; min-width: 30rem; height: auto; display: block; }
 pre { background: #f5f5f5; padding: .6rem .8rem; overflow-x: auto; font-size: .88rem; }
 .verdict { font-size: 1.05rem; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
@@ -94,13 +94,6 @@ def table(names, rows):
         for first, *rest in rows
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def setting(value):
-    """A setting as a reader would write it; what was not set is a dash."""
-    if value is None:
-        return "–"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def pairs(rows):

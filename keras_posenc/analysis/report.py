@@ -4,13 +4,12 @@ import dataclasses
 import pathlib
 
 from keras_posenc.analysis import plot
-from keras_posenc.analysis.about import about, versions
+from keras_posenc.analysis.about import about, settings
 from keras_posenc.analysis.page import (
     details,
     escaped,
     picture,
     section,
-    setting,
     table,
     write_page,
 )
@@ -261,11 +260,5 @@ def _lengths(runs):
 
 
 def _recipes(runs):
-    keys = list(dict.fromkeys(key for run in runs for key in run.recipe))
-    # A digest of documents that are named in the first section would mislead as their name.
-    keys = [key for key in keys if key not in ("train", "validation", "test")]
-    rows = [(key, *(setting(run.recipe.get(key)) for run in runs)) for key in keys]
-    names = [run.name for run in runs] if len(runs) > 1 else ["value"]
-    recipes = table(["setting", *names], rows)
-    computed_by = "; ".join(dict.fromkeys(versions(run.metrics) for run in runs))
-    return recipes + f"<p class=note>{escaped(computed_by)}</p>"
+    recipes = {run.name: run.recipe for run in runs}
+    return settings(recipes, [run.metrics for run in runs])

@@ -66,7 +66,7 @@ def write_stretch_report(directory, path=None, title="Stretching report"):
         section("Distant context", _context(report)),
         section("Training", _training(report)),
         section("About this run", about("stretch", str(directory), recipe, report)),
-        section("Settings", settings(recipe, report)),
+        section("Settings", settings({title: recipe}, [report])),
     ]
     path = directory / "report.html" if path is None else pathlib.Path(path)
     write_page(path, title, body, "write_stretch_report")

@@ -95,6 +95,15 @@ def test_runs_side_by_side(tmp_path):
     assert "<th>alpha</th><td>0.4</td><td>–</td>" in page
 
 
+def test_settings_are_written_as_in_a_call(tmp_path):
+    extension = {"table": "hierarchical", "alpha": 0.2, "kept_rows": 1}
+    recipe = {"extension": extension, "use_ema": False, "layer_decay": None, "train": "0" * 16}
+    page = write_report(write_run(tmp_path / "run", **recipe)).read_text("utf-8")
+    assert "<th>extension</th><td>hierarchical:0.2,kept_rows=1</td>" in page
+    assert "<th>use_ema</th><td>False</td>" in page
+    assert "layer_decay" not in page and "0" * 16 not in page
+
+
 def test_a_run_that_nothing_judged(tmp_path):
     page = write_report(write_run(tmp_path / "run", validation=None)).read_text("utf-8")
     assert "Not evaluated: no validation and no test documents were given" in page
