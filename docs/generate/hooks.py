@@ -82,9 +82,15 @@ def on_config(config):
         "Gallery": ["gallery/index.md", *(f"gallery/{name}.md" for name in gallery.PAGES)],
         "Families": ["guides/families.md", *(f"families/{name}.md" for name in families.names())],
     }
-    config.nav = [
-        {title: made.get(title, pages) for title, pages in part.items()} for part in config.nav
-    ]
+
+
+    def listed(part):
+        if isinstance(part, str):
+            return part
+        ((title, pages),) = part.items()
+        return {title: made.get(title) or [listed(page) for page in pages]}
+
+    config.nav = [listed(part) for part in config.nav]
     return config
 
 
