@@ -354,9 +354,9 @@ def translation():
 
 
 def quantized():
-    """Files and vectors of quantized models; of the stretched one, two methods."""
+    """Files and vectors of quantized models."""
     module, command = benchmark("numerics.quantized"), "numerics.quantized"
-    stretched = '--models "MiniLM, stretched" --methods float32 int8 int4 --tokens 24576'
+    stretched = '--models "MiniLM, stretched" --tokens 24576'
     commands = f"{command} --models MiniLM{AGAIN}{command} {stretched}"
     return with_source(module.table(results("quantized")), [], commands, "quantized", "torch")
 

@@ -108,7 +108,8 @@ def positions(figure):
     """Whether a licence is found first, by the depth of the passage that the query is about."""
     study = blocks.benchmark("retrieval.by_position")
     rows = json.loads((ROOT / "benchmarks" / "results" / "by_position.json").read_text("utf-8"))
-    found = study.by([row for row in rows if row["corpus"] == "licences"], "depth")
+    kind = "MiniLM", "licences"
+    found = study.by([row for row in rows if (row["model"], row["corpus"]) == kind], "depth")
     ways = [study.WORDS_CHUNKS, study.WORDS, study.CHUNKS, study.FIRST, study.DRAWN[-1]]
     axes = figure.subplots()
     for index, way in enumerate(filter(found.get, ways)):
