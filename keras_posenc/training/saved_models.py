@@ -11,6 +11,7 @@ from keras_posenc.hub_download import local_path
 from keras_posenc.hub_names import from_hub
 from keras_posenc.models import heads  # noqa: F401
 from keras_posenc.text import Tokenizer
+from keras_posenc.training.finetuning.task import POOLS
 from keras_posenc.training.finetuning.tasks import TASKS
 from keras_posenc.training.text_model import (
     FIELDS,
@@ -23,13 +24,15 @@ from keras_posenc.training.text_model import (
 from keras_posenc.untrusted import read_json
 
 FILES = ("model.keras", LABELS)
-MORE = ("task", "stride", "pad_id", "prompts")
+MORE = ("task", "stride", "pad_id", "prompts", "chunks", "pool")
 # What the settings of a model must be, by the keys of its file. Earlier versions wrote fewer.
 OPTIONAL = {
     "prompt": e.string,
     "stride": e.maybe(e.count),
     "pad_id": e.maybe(e.count),
     "prompts": e.maybe(e.keys(dict.fromkeys(SIDES, e.string))),
+    "chunks": e.maybe(e.positive),
+    "pool": e.one_of(POOLS),
 }
 WITH_TASK = e.keys(
     {"labels": e.every(e.string), "max_length": e.positive, "token_budget": e.positive},
@@ -52,7 +55,8 @@ def load_text_model(directory, max_length=None, token_budget=None, chunks=None, 
         directory: str or path.
         max_length: int or None. Tokens after which documents are truncated; default as saved.
         token_budget: int or None. Maximum tokens in a batch; default as saved.
-        chunks, pool: as in `TextModel`.
+        chunks: int or None. As in `TextModel`; default as saved, or None if `max_length` is given.
+        pool: str. As in `TextModel`; used with `chunks`.
 
     Returns:
         `TextModel`.
@@ -154,15 +158,17 @@ def _load(directory, name, max_length, token_budget, chunks, pool):
     file = newest(directory, "tokenizer.json")
     tokenizer = Tokenizer(file if file.is_file() else directory)
     tokenizer.pad_id = tokenizer.pad_id if pad_id is None else pad_id
+    if chunks is not None:
+        settings |= {"chunks": chunks, "pool": pool}
     if max_length is not None:
-        settings["max_length"] = max_length
+        settings |= {"max_length": max_length, "chunks": None}
         if settings["stride"] is not None:
             settings["stride"] = min(settings["stride"], max_length // 4)
     if token_budget is not None:
         settings["token_budget"] = token_budget
     try:
         settings = {FIELDS.get(key, key): value for key, value in settings.items()}
-        return TextModel(model, tokenizer, **settings, chunks=chunks, pool=pool)
+        return TextModel(model, tokenizer, **settings)
     except ValueError as error:
         raise ValueError(f"{directory}: {error}") from None
 

@@ -274,6 +274,7 @@ class TextModel:
         settings |= {} if self.task is None else {"task": self.task}
         settings |= {} if self.stride is None else {"stride": self.stride}
         settings |= {} if self.prompts is None else {"prompts": self.prompts}
+        settings |= {} if self.chunks is None else {"chunks": self.chunks, "pool": self.pool}
         name = SETTINGS if self.task is None else LABELS
         with replacing_together(pathlib.Path(directory)) as folder:
             # A finished model does not need the optimizer's two copies of its weights.

@@ -45,3 +45,16 @@ def test_what_chunks_cannot_be(finetuned):
         predict(finetuned, TEXTS, chunks=16, pool="sum")
     with pytest.raises(ValueError, match="give one of them. Received: chunks=16, max_length=20"):
         predict(finetuned, TEXTS, chunks=16, max_length=20)
+
+
+@pytest.mark.once
+def test_chunks_are_saved(finetuned, tmp_path):
+    model = load_finetuned(finetuned, chunks=16, pool="max")
+    model.save(tmp_path / "saved")
+    again = load_finetuned(tmp_path / "saved")
+    assert (again.chunks, again.pool) == (16, "max")
+    np.testing.assert_array_equal(*(m.predict(TEXTS, verbose=0) for m in (model, again)))
+    other = load_finetuned(tmp_path / "saved", chunks=12)
+    assert (other.chunks, other.pool) == (12, "mean")
+    cut = load_finetuned(tmp_path / "saved", max_length=20)
+    assert (cut.chunks, cut.max_length) == (None, 20)
