@@ -74,6 +74,7 @@ TRAININGS = {
     },
     "late chunking, trained with `steps=360`": {"steps": 360},
     ON_LICENCES: {},
+    "late chunking, trained with `steps=60`": {"steps": 60},
 }
 # Row of a table -> the two ways that it compares.
 COMPARED = {
