@@ -83,7 +83,6 @@ def on_config(config):
         "Families": ["guides/families.md", *(f"families/{name}.md" for name in families.names())],
     }
 
-
     def listed(part):
         if isinstance(part, str):
             return part

@@ -26,7 +26,9 @@ class RayEmbedder:
 
     def __call__(self, batch):
         """The batch, a dict of arrays, with the vectors of its texts."""
-        return {**batch, self.output: self.sides.encode_documents(_texts(batch, self.text))}
+        texts = _texts(batch, self.text)
+        vectors = self.sides.encode_documents(texts) if texts else self.sides.no_vectors()
+        return {**batch, self.output: vectors}
 
 
 class RayPredictor:

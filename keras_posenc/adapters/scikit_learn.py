@@ -45,8 +45,8 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
     def fit(self, X, y):
         """Trains on texts X and labels y; returns the estimator."""
         self.classes_, numbers = np.unique(np.asarray(y), return_inverse=True)
-        names = [f"{number:06d}" for number in numbers]  # in the order of the classes
-        settings = {"verbose": 0, **(self.settings or {})}
+        names = list(map(_class_name, numbers))
+        settings = {"verbose": 0, **self._named(self.settings or {})}
         with tempfile.TemporaryDirectory() as output:
             finetune(
                 self.checkpoint,
@@ -59,6 +59,27 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
             self.model_ = load_finetuned(output)
         return self
 
+    def _named(self, settings):
+        """The settings with the names of the classes in place of their labels."""
+        settings = dict(settings)
+        for role in ("validation", "test"):
+            if isinstance(settings.get(role), tuple) and len(settings[role]) == 2:
+                texts, labels = settings[role]
+                settings[role] = list(map(str, texts)), [self._name(each) for each in labels]
+        weights = settings.get("class_weight")
+        if isinstance(weights, dict):
+            settings["class_weight"] = {self._name(each): weights[each] for each in weights}
+        return settings
+
+    def _name(self, label):
+        found = np.flatnonzero(self.classes_ == label)
+        if not len(found):
+            raise ValueError(
+                f"`settings` has the label {label!r}, which is none of the {len(self.classes_)} "
+                f"that `fit` was given: {', '.join(map(repr, self.classes_[:10].tolist()))}."
+            )
+        return _class_name(found[0])
+
     def predict_proba(self, X):
         """Probabilities (N, C), in the order of `classes_`."""
         check_is_fitted(self, "model_")
@@ -67,3 +88,8 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
     def predict(self, X):
         """The most probable label of each text."""
         return self.classes_[self.predict_proba(X).argmax(axis=-1)]
+
+
+def _class_name(number):
+    """The name of a class in the training: names are ordered as the classes are."""
+    return f"{number:06d}"

@@ -5,6 +5,7 @@ import numpy as np
 from keras_posenc.retrieval.dense.chunks import chunk_spans
 from keras_posenc.retrieval.dense.late_chunking import ChunkVectors, embed_spans
 from keras_posenc.retrieval.embedders import open_embedder
+from keras_posenc.retrieval.readings import LateSpans
 
 
 class Sides:
@@ -37,6 +38,10 @@ class Sides:
         encode = getattr(self.model, "encode_documents", self.model.predict)
         return one_per_text(encode(list(texts), verbose=0), len(texts))
 
+    def no_vectors(self):
+        """Vectors (0, D) of no texts."""
+        return np.zeros((0, self.model.model.output_shape[-1]), "float32")
+
     def encode_texts(self, texts):
         """Vectors (N, D) of texts that are neither queries nor documents."""
         if not hasattr(self.model, "encode"):
@@ -47,7 +52,9 @@ class Sides:
         """`ChunkVectors` by late chunking, with at most `tokens` tokens per chunk."""
         texts = list(texts)
         spans = [chunk_spans(text, self.model.tokenizer, tokens, overlap) for text in texts]
-        return embed_spans(self.model, texts, spans, verbose=0)
+        if not hasattr(self.model, "encode"):
+            return embed_spans(self.model, texts, spans, verbose=0)
+        return self.model.encode(texts, "document", verbose=0, reading=LateSpans(spans))
 
 
 def one_per_text(found, count):

@@ -1,6 +1,7 @@
 """Spark: pandas UDFs, which open the model once per worker."""
 
 import functools
+import pickle
 from collections.abc import Iterator
 
 try:
@@ -35,7 +36,7 @@ def spark_embedder(model, **opening):
         embed = spark_embedder("all-MiniLM-L6-v2")
         texts.withColumn("vector", embed("text")).write.parquet("vectors")
     """
-    opened = tuple(sorted(opening.items()))
+    opened = pickle.dumps(opening)
 
     def embed(parts: Iterator[pandas.Series]) -> Iterator[pandas.Series]:
         sides = _opened(Sides, str(model), opened)
@@ -70,7 +71,7 @@ def spark_predictor(model, **opening):
         found = texts.withColumn("predicted", predict("text"))
         found.select("id", "predicted.*").write.parquet("found")
     """
-    opened = tuple(sorted(opening.items()))
+    opened = pickle.dumps(opening)
     fields = [f"`{name}` {TYPES[kind]}" for name, kind in column_types(model).items()]
 
     def predict(parts: Iterator[pandas.Series]) -> Iterator[pandas.DataFrame]:
@@ -83,4 +84,5 @@ def spark_predictor(model, **opening):
 
 @functools.cache
 def _opened(kind, model, opening):
-    return kind(model, **dict(opening))
+    """An opened model; its arguments are pickled, because not all can be keys of a cache."""
+    return kind(model, **pickle.loads(opening))

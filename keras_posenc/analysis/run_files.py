@@ -114,7 +114,11 @@ def read_curve(directory, name):
     check_inside(path, directory)
     try:
         rows = csv.DictReader(io.StringIO(read_bytes(path).decode(), newline=""), strict=True)
-        rows = [{key: float(value) for key, value in row.items() if value} for row in rows]
+        # A metric of the user may have several values.
+        rows = [
+            {key: float(value) for key, value in row.items() if value and value[0] != "["}
+            for row in rows
+        ]
     except (ValueError, TypeError, csv.Error) as error:
         raise ValueError(f"{path} is damaged ({shorten(error)}).") from None
     needed, optional = {"epoch": e.number, "loss": e.loss}, {"max_length": e.number}

@@ -8,10 +8,10 @@ from keras_posenc.cli.options import (
     device_count,
     frozen,
     name_or_none,
-    number_or_none,
     ranges,
     share_or_path,
     stages,
+    whole_or_none,
 )
 
 
@@ -217,7 +217,7 @@ COMMANDS = (
             **_optimizer("5e-5", 0),
             "checkpoint": {"help": "Directory of an embedder that pools by the mean"},
             "texts": {"help": f"Documents, best those to search. {TEXTS}"},
-            "log_n": {"metavar": "N|none", "type": number_or_none},
+            "log_n": {"metavar": "N|none", "type": whole_or_none},
             "language": {"metavar": "NAME|none", "type": name_or_none},
             "extension": EXTENSION,
             "output": {"help": "Directory for the new embedder, metrics.json and report.html"},

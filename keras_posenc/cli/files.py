@@ -2,12 +2,14 @@
 
 import errno
 import os
+import pathlib
 
 from keras_posenc.hub_download import local_path
 from keras_posenc.hub_names import from_hub
 from keras_posenc.untrusted import check_name
 
 MODELS = ("checkpoint", "directory", "reranker")
+PATTERNS = ("corpus", "train")  # of several files, with --cache
 FILES = (
     "adapter",
     "config",
@@ -43,6 +45,8 @@ def check_files(arguments):
         if not isinstance(path, str):  # not given, a number, or texts
             continue
         check_name(path)
+        if name in PATTERNS and arguments.get("cache") and _matches(pathlib.Path(path)):
+            continue
         path = local_path(path) if name in MODELS else path
         try:
             readable = os.access(
@@ -56,6 +60,11 @@ def check_files(arguments):
         else:
             if not readable:
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+
+def _matches(path):
+    """Whether files fit a pattern such as texts/part-*.parquet."""
+    return bool(set(path.name) & set("*?[")) and any(path.parent.glob(path.name))
 
 
 def _check_prefix(path, what):

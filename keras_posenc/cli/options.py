@@ -46,6 +46,14 @@ def number_or_none(text):
         raise argparse.ArgumentTypeError(f"give a number, or none, not {text!r}") from None
 
 
+def whole_or_none(text):
+    """128 -> 128, none -> None."""
+    try:
+        return None if text.lower() == "none" else int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"give a whole number, or none, not {text!r}") from None
+
+
 def name_or_none(text):
     """en -> "en", none -> None."""
     return None if text.lower() == "none" else text

@@ -115,7 +115,8 @@ def _predict(arguments):
         if pathlib.PurePath(output).suffix not in PREDICTIONS:
             raise ValueError(f"--output: give a {', '.join(PREDICTIONS)} file, not {output!r}.")
         name, shown = "write_predictions", [output, *shown]
-    show = call(name, *shown, **({} if form is None else {"form": form}))
+    shard = {"shard": arguments["shard"]} if "shard" in arguments else {}
+    show = call(name, *shown, **({} if form is None else {"form": form}), **shard)
     return program(
         f"from keras_posenc.training import predict, {name}",
         "",
@@ -230,6 +231,11 @@ def _convert(arguments):
     if "positions" in saving:
         arguments = {"extension": "hierarchical", **arguments}
         arguments["max_position"] = saving["positions"]
+    tokenizer = arguments.pop("tokenizer", None)
+    if tokenizer is not None:
+        if form != "keras_hub":
+            raise ValueError("--tokenizer is a part of the format keras_hub: leave it out.")
+        saving["tokenizer"] = Name(call("Tokenizer", tokenizer))
     if form == "keras":
         if "dtype" in saving:
             raise ValueError("--dtype belongs to the formats huggingface and google.")
@@ -242,6 +248,7 @@ def _convert(arguments):
     return program(
         f"from keras_posenc.analysis import {'copy_settings, ' * copied}open_model",
         form != "keras" and "from keras_posenc.checkpoints import save_checkpoint",
+        tokenizer is not None and "from keras_posenc.text import Tokenizer",
         form == "keras" and REPLACING,
         "",
         f"model = {call('open_model', checkpoint, **arguments)}",

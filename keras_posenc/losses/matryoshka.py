@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_posenc import checks
+from keras_posenc.losses.similarity import unit
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -78,7 +79,7 @@ class Matryoshka(keras.losses.Loss):
                 f"Received: {self.dimensions}"
             )
         losses = [
-            weight * self.loss.call(y_true, ops.normalize(y_pred[..., :dimension], axis=-1))
+            weight * self.loss.call(y_true, unit(y_pred[..., :dimension]))
             for dimension, weight in zip(self.dimensions, self.weights, strict=True)
         ]
         return sum(losses[1:], losses[0])

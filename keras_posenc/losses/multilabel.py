@@ -189,7 +189,7 @@ class SpanF1(keras.metrics.Metric):
     def result(self):
         """2 both / (predicted + right); 0 where there are no spans at all."""
         spans = self.predicted + self.right
-        return 2 * self.both / ops.maximum(spans, 1)
+        return ops.divide_no_nan(2 * self.both, spans)
 
     def get_config(self):
         return {**super().get_config(), "sparse": self.sparse, "threshold": self.threshold}

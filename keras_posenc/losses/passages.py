@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_posenc import checks
-from keras_posenc.losses.similarity import batch_cosines
+from keras_posenc.losses.similarity import batch_cosines, unit
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -58,12 +58,10 @@ class PassageRanking(keras.losses.Loss):
         self.document_weight = checks.number("document_weight", document_weight, least=0, most=1)
 
     def call(self, y_true, y_pred):
-        vectors = ops.cast(y_pred, "float32")
-        squares = ops.sum(vectors * vectors, axis=-1, keepdims=True)
-        # The gradient of the norm of a missing passage, which is 0, would be NaN.
-        vectors = vectors * ops.rsqrt(ops.maximum(squares, 1e-12))
+        vectors = unit(y_pred)
         within = ops.sum(vectors[:, :1] * vectors[:, 1:], axis=-1)
-        within = ops.where(squares[:, 1:, 0] > 0, within, -1e9)
+        is_there = ops.any(ops.not_equal(vectors[:, 1:], 0), axis=-1)
+        within = ops.where(is_there, within, -1e9)
         across, places = batch_cosines(y_true, vectors[:, :2])
         return self.document_weight * self._entropy(ops.zeros_like(places), within) + (
             1 - self.document_weight

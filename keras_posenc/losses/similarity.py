@@ -6,8 +6,12 @@ from keras import ops
 from keras_posenc import backend, checks
 
 
-def _unit(vectors):
-    return ops.normalize(ops.cast(vectors, "float32"), axis=-1)
+def unit(vectors):
+    """Vectors divided by their length, in float32. A zero vector stays, and its gradient is finite,
+    where that of a norm would be NaN."""
+    vectors = ops.cast(vectors, "float32")
+    squares = ops.sum(vectors * vectors, axis=-1, keepdims=True)
+    return vectors * ops.rsqrt(ops.maximum(squares, 1e-12))
 
 
 def whole_batch(y_true, y_pred):
@@ -38,11 +42,11 @@ def whole_batch(y_true, y_pred):
 def batch_cosines(y_true, y_pred):
     """Cosines (B, (S - 1) N) of anchors and candidates, -1e9 for those that are no negatives, and
     the places (B,) of the positives."""
-    unit = _unit(y_pred)
-    vectors, places, allowed = whole_batch(y_true, unit)
+    rows = unit(y_pred)
+    vectors, places, allowed = whole_batch(y_true, rows)
     others = ops.transpose(vectors[:, 1:], (1, 0, 2))
     candidates = ops.reshape(others, (-1, vectors.shape[-1]))
-    cosines = ops.matmul(unit[:, 0], ops.transpose(candidates))
+    cosines = ops.matmul(rows[:, 0], ops.transpose(candidates))
     return ops.where(allowed, cosines, -1e9), places
 
 
@@ -133,7 +137,7 @@ class CosineRegression(keras.losses.Loss):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
 
     def call(self, y_true, y_pred):
-        vectors = _unit(y_pred)
+        vectors = unit(y_pred)
         cosines = ops.sum(vectors[:, 0] * vectors[:, 1], axis=-1)
         return ops.square(cosines - ops.reshape(ops.cast(y_true, "float32"), (-1,)))
 
@@ -178,7 +182,7 @@ class CoSENT(keras.losses.Loss):
         self.scale = checks.number("scale", scale, above=0)
 
     def call(self, y_true, y_pred):
-        vectors = _unit(y_pred)
+        vectors = unit(y_pred)
         cosines = ops.sum(vectors[:, 0] * vectors[:, 1], axis=-1)
         scores = ops.reshape(ops.cast(y_true, "float32"), (-1,))
         cosines, _ = backend.gather_rows(cosines)

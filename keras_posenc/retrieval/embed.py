@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import hashlib
 import io
 import os
 
@@ -102,7 +103,7 @@ def embed(
     given = {"reading": reading, "max_length": max_length, "prompt": prompt}
     given |= {"dimension": dimension, "extension": extension}
     opening = Opening.of(directory, given, vectors=True)
-    if opening.one_vector:
+    if opening.one_vector(queries):
         suffix = ".npy"
     else:
         suffix = ".npz"
@@ -161,6 +162,8 @@ def _in_parts(opening, texts, text, part, size, side, ids, record, devices, verb
     _check_spans(opening.reading, len(stream))
     settings = {name: _plain(value) for name, value in opening.arguments.items()}
     settings |= {"kind": opening.kind.__name__, "side": side, "text": text}
+    if opening.embedder is not None:  # it may have changed since its directory was read
+        settings["open"] = _digest(opening.embedder)
     rows = part(range(len(stream)))
     output, reading = record.output, opening.reading
     with _computing(opening, side, devices) as vectors_of:
@@ -184,6 +187,14 @@ def _in_parts(opening, texts, text, part, size, side, ids, record, devices, verb
     return np.load(output, mmap_mode="r") if ids is None else len(rows)
 
 
+def _digest(embedder):
+    """A digest of the weights and the prompts of an open model."""
+    found = hashlib.sha256(repr((embedder.prompt, getattr(embedder, "sides", None))).encode())
+    for array in embedder.model.get_weights():
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()[:16]
+
+
 def _record(output, opening, texts, text):
     """The record of the vectors: how they are made, and what queries are to be opened with."""
     settings = {name: _plain(value) for name, value in opening.arguments.items()}
@@ -203,7 +214,7 @@ def _plain(value):
 
 def _computing(opening, side, devices):
     """A context with a function of texts that returns their vectors."""
-    if not opening.one_vector or processes_of(devices) == 1:
+    if not opening.one_vector(side == "query") or processes_of(devices) == 1:
         return contextlib.nullcontext(_encoding(opening, side))
     # Each process opens the directory.
     opening = dataclasses.replace(opening, embedder=None)

@@ -21,7 +21,7 @@ from keras_posenc.retrieval.embedder import Embedder
 from keras_posenc.retrieval.former import Unopened, former_arguments
 from keras_posenc.retrieval.late_interaction.embedder import LateInteraction
 from keras_posenc.retrieval.late_interaction.files import is_stanford
-from keras_posenc.retrieval.readings import is_late, reading_of
+from keras_posenc.retrieval.readings import LateSpans, is_late, reading_of
 from keras_posenc.retrieval.sparse.embedder import SparseEmbedder
 from keras_posenc.training.saved_models import is_finetuned
 from keras_posenc.untrusted import read_object
@@ -177,10 +177,10 @@ class Opening:
     def reading(self):
         return reading_of(self.arguments.get("reading"))
 
-    @property
-    def one_vector(self):
-        """Whether each text has one dense vector."""
-        return self.kind is DenseEmbedder and not is_late(self.reading)
+    def one_vector(self, queries=False):
+        """Whether each text has one dense vector. Queries are read late in given spans only."""
+        late = isinstance(self.reading, LateSpans) if queries else is_late(self.reading)
+        return self.kind is DenseEmbedder and not late
 
     def open(self):
         """The `Embedder`."""

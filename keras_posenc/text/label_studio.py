@@ -4,15 +4,16 @@ from keras_posenc.text.files import TEXT_NAMES, present, text_in, usual
 from keras_posenc.untrusted import quote, read_json
 
 
-def read_label_studio(path, text):
+def read_label_studio(path, text, label=None):
     """Reads the tasks of an export, and the spans of each.
 
     Of several annotations of a task the first that was not cancelled counts. Tasks without one are
-    left out.
+    left out, unless `label` is False, which reads the texts alone.
 
     Args:
         path: `pathlib.Path` of the file.
         text: name of the text among the data of a task; None takes one with a usual name.
+        label: False if no spans are needed.
 
     Yields:
         (number of the task from 1, text, list of spans as `tagged` reads them).
@@ -27,7 +28,7 @@ def read_label_studio(path, text):
         if not isinstance(task, dict):
             raise ValueError(f"{where}: a {type(task).__name__}, not an object. {remedy}")
         data = task.get("data", task)
-        regions = _regions(where, task)
+        regions = [] if label is False else _regions(where, task)
         if regions is None:
             continue
         if not isinstance(data, dict):

@@ -45,13 +45,31 @@ def shape_price(model=None):
     >>> shape_price(wide) <= shape_price()
     True
     """
+    kept = KEPT if backend.keeps_programs() else 1
+    return _at_least(_price(model) // kept)
+
+
+def training_price(model=None):
+    """The same for a training, whose batches must not depend on whether programs are kept.
+
+    Example:
+
+    >>> training_price() >= shape_price()
+    True
+    """
+    return _at_least(_price(model))
+
+
+def _price(model):
     price = backend.TRAITS.shape_price
-    if backend.keeps_programs():
-        price //= KEPT
     if price and model is not None:
         tables = {id(w) for layer in _embeddings(model) for w in layer.weights}
         sizes = [math.prod(w.shape) for w in model.weights if id(w) not in tables]
         price = round(price * MEASURED_WEIGHT * len(sizes) / max(1, sum(sizes)))
+    return price
+
+
+def _at_least(price):
     return max(price, ACCELERATOR_PRICE) if price and _on_accelerator() else price
 
 

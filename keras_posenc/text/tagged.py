@@ -89,13 +89,13 @@ def _read_objects(path, text, label):
 
 def _read_tasks(path, text, label):
     texts, labels, lines = [], [], []
-    for number, content, spans in read_label_studio(path, text):
+    for number, content, spans in read_label_studio(path, text, label):
         where = f"{path}, task {number}"
         texts.append(content)
         labels.append(_label(where, f"of task {number} of {path}", content, "labels", spans))
         lines.append(number)
     if not texts:
-        raise ValueError(f"{path} has no annotated task.")
+        raise ValueError(f"{path} has no {'' if label is False else 'annotated '}task.")
     return Texts(texts, None if label is False else labels, lines)
 
 

@@ -72,6 +72,7 @@ def cached_documents(cache, task, source, role, text, label):
                 f"{path}: with `cache`, task={task.name!r} reads files of "
                 f"{', '.join(task.streamed)}: convert it, or leave `cache` out."
             )
+    text, label = task.columns(text, label)
     settings = {"task": task.name, "text": text, "label": label}
     documents = cached_texts(
         cache, source, settings, lambda part: task.read_part(part, role, text, label)

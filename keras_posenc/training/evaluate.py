@@ -24,7 +24,7 @@ def evaluate(
     max_length=None,
     token_budget=None,
     chunks=None,
-    pool="mean",
+    pool=None,
     devices=None,
     verbose="auto",
 ):
@@ -42,8 +42,8 @@ def evaluate(
         token_budget: int or None. Maximum number of tokens in a batch, on a CPU at most 1,024; by
             default as in training.
         chunks: int or None. Read each document whole, in chunks of this many tokens.
-        pool: str. How the probabilities of the chunks are combined; the mean is weighted by tokens.
-            One of "mean" or "max".
+        pool: str or None. How the probabilities of the chunks are combined, "mean" (weighted by
+            tokens) or "max"; by default as saved, or "mean".
         devices: int or "all". Number of devices of this machine that share each batch, on JAX and
             TensorFlow. Default: one, or those of a distribution that is set.
         verbose: as in `TextModel.predict`.
@@ -64,8 +64,9 @@ def evaluate(
     (['a', 'b', 'c'], 24)
     """
     finetuned = load_finetuned(directory, max_length, token_budget, chunks, pool)
-    documents = finetuned.kind.read(data, "data", text, label)
-    finetuned.kind.check_label_names(documents, finetuned.label_names, "data")
+    kind = finetuned.kind.of_names(finetuned.label_names)
+    documents = kind.read(data, "data", text, label)
+    kind.check_label_names(documents, finetuned.label_names, "data")
     return {
         "task": finetuned.task,
         "labels": finetuned.label_names,
@@ -83,7 +84,7 @@ def predict(
     max_length=None,
     token_budget=None,
     chunks=None,
-    pool="mean",
+    pool=None,
     output=None,
     part_size=None,
     shard=None,
@@ -103,8 +104,8 @@ def predict(
         token_budget: int or None. Maximum number of tokens in a batch, on a CPU at most 1,024; by
             default as in training.
         chunks: int or None. Read each document whole, in chunks of this many tokens.
-        pool: how the probabilities of the chunks are combined; their mean is weighted by tokens.
-            One of "mean" or "max".
+        pool: str or None. How the probabilities of the chunks are combined, "mean" (weighted by
+            tokens) or "max"; by default as saved, or "mean".
         output: path of a .jsonl file for the predictions, with `part_size`; without it,
             `write_predictions` writes what is returned.
         part_size: int. Number of texts to read, predict and write at a time, such as 100,000, for
@@ -148,8 +149,10 @@ def predict(
         with computing(predictor, model, devices, kind_of_all) as predictions_of:
             return predictions_of(texts, verbose)
     stream = TextStream(texts, text)
+    stream.check()
     rows = part(range(len(stream)))
-    settings = {name: model[name] for name in ("max_length", "token_budget", "chunks", "pool")}
+    settings = {name: model[name] for name in ("max_length", "token_budget", "chunks")}
+    settings["pool"] = pool or "mean"  # as it was recorded before there was a saved one
     with computing(predictor, model, devices, kind_of_all) as predictions_of:
 
         def compute(texts, before):

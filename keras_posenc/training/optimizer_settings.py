@@ -133,9 +133,11 @@ class Optimizer(Settings):
         if self.name == "adamw":
             rates = None if self.layer_decay is None else self._rates(model)
             return adamw(model, rate, self.weight_decay, self.clip, rates, self.use_ema)
-        optimizer = type(keras.optimizers.get(self.name))(
+        kind = type(keras.optimizers.get(self.name))
+        none = 0.0 if issubclass(kind, keras.optimizers.AdamW) else None  # which takes no None
+        optimizer = kind(
             rate,
-            weight_decay=self.weight_decay or None,
+            weight_decay=self.weight_decay or none,
             global_clipnorm=self.clip,
             use_ema=self.use_ema,
         )

@@ -144,7 +144,7 @@ def _finish(output, folder, parts, compute, print_line):
             file = stack.enter_context(contextlib.closing(open_regular(folder / DATA)))
         state = _write(file, folder, state, parts, compute, print_line)
     if not moved:
-        state |= {"file": identify(folder / DATA)}
+        state = state | {"file": identify(folder / DATA)}
         write_text(folder / PROGRESS, json.dumps(state))
         os.replace(folder / DATA, output)
     return state["file"], state["digest"]
@@ -180,7 +180,7 @@ def _state(folder, output):
     """What the last call left, where it is sound."""
     path, data = folder / PROGRESS, folder / DATA
     if not path.exists():
-        return STATE
+        return dict(STATE)
     check_inside(path, folder)
     remedy = f"Remove {folder} to start again."
     state = STATE | read_json(path, remedy=remedy)

@@ -7,6 +7,7 @@ import os
 import pathlib
 
 from keras_posenc import checks
+from keras_posenc.processes.shards import read_shard
 from keras_posenc.text.files import READERS, ids_in, read_rows
 from keras_posenc.text.tagged import COLUMNS as WORD_COLUMNS
 from keras_posenc.training.finetuning.tag import TagPrediction
@@ -18,7 +19,7 @@ SUFFIXES = (".csv", ".tsv", ".jsonl")
 PREFIX = "predicted_"
 
 
-def predictions_table(predictions, source=None, form="tsv"):
+def predictions_table(predictions, source=None, form="tsv", shard=None):
     """Formats predictions with a header and the id of each row, to be read or piped on.
 
     Args:
@@ -27,6 +28,7 @@ def predictions_table(predictions, source=None, form="tsv"):
             usual name, such as id; otherwise the numbers of the rows, from 1.
         form: str. With "tsv", a cell that a spreadsheet would run as a formula is preceded by an
             apostrophe. With "jsonl", there is an object per row with the whole prediction.
+        shard: str or None. The `shard` of `predict`.
 
     Returns:
         str.
@@ -42,7 +44,7 @@ def predictions_table(predictions, source=None, form="tsv"):
     'row\\tlabel\\tprobability\\n1\\tb\\t0.7500'
     """
     checks.choice("form", form, FORMATS)
-    name, ids = ids_in(*_table(source, predictions))
+    _, _, (name, ids) = _table(source, predictions, shard)
     if form == "jsonl":
         pairs = zip(ids, predictions, strict=True)
         return "\n".join(json_line({name: number, **each._asdict()}) for number, each in pairs)
@@ -50,7 +52,7 @@ def predictions_table(predictions, source=None, form="tsv"):
     return _delimited([name], cells, predictions, "\t").rstrip("\n")
 
 
-def write_predictions(path, predictions, source=None):
+def write_predictions(path, predictions, source=None, shard=None):
     """Writes predictions to a file, beside the columns of what was predicted.
 
     A .csv or .tsv file has the columns of `source` as they are, then those of the predictions, such
@@ -62,6 +64,7 @@ def write_predictions(path, predictions, source=None):
         path: the file to write, .csv, .tsv or .jsonl; its folder is created.
         predictions: what `predict` returns.
         source: what was predicted, a path or a list.
+        shard: str or None. The `shard` of `predict`.
 
     Returns:
         The path written, as a `pathlib.Path`.
@@ -83,7 +86,7 @@ def write_predictions(path, predictions, source=None):
             f"path={quote(str(path))}: predictions are written to a file that ends in "
             f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}."
         )
-    columns, rows = _table(source, predictions)
+    columns, rows, _ = _table(source, predictions, shard)
     if path.suffix == ".jsonl":
         _check_free(source, columns, ["prediction"])
         pairs = zip(rows, predictions, strict=True)
@@ -98,8 +101,9 @@ def write_predictions(path, predictions, source=None):
     return path
 
 
-def _table(source, predictions):
-    """(columns, rows as dicts) of what was predicted; the numbers of its rows if it is no table."""
+def _table(source, predictions, shard=None):
+    """(columns, rows as dicts, the name and the values of their ids) of what was predicted; the
+    numbers of its rows if it is no table."""
     count = len(predictions)
     if isinstance(source, (str, os.PathLike)):
         if not _is_table(pathlib.Path(source).suffix.lower(), predictions):
@@ -116,12 +120,15 @@ def _table(source, predictions):
         rows = [dict(zip(columns, each, strict=True)) for each in cells]
     if source is None:
         columns, rows = ["row"], [{"row": number} for number in range(1, count + 1)]
+    name, ids = ids_in(columns, rows)
+    if source is not None:
+        rows, ids = map(read_shard(shard), (rows, ids))
     if len(rows) != count:
         raise ValueError(
             f"{quote(str(source))} has {len(rows):,} rows, and there are {count:,} predictions: "
             "give what they were predicted for."
         )
-    return columns, rows
+    return columns, rows, (name, ids)
 
 
 def _is_table(suffix, predictions):

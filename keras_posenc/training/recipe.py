@@ -2,10 +2,13 @@
 
 import dataclasses
 
+import keras
+
 from keras_posenc import checks
 from keras_posenc.extension import TABLES, Extension
 from keras_posenc.models.arguments import trained_extension
 from keras_posenc.models.config import RATES, plain
+from keras_posenc.training.callbacks import callback_record
 from keras_posenc.training.optimizer_settings import Optimizer, make_optimizer
 from keras_posenc.training.runs import environment
 from keras_posenc.training.source import Source
@@ -95,7 +98,7 @@ class Recipe:
         settings |= {"extension": extension, **vars(self.source), **optimizer}
         # Another model may be written to the path between two calls.
         settings["weights"] = self.source.fingerprint()
-        return {**settings, **environment(), **texts}
+        return described({**settings, **environment(), **texts})
 
     def options(self, config, trained=None):
         """Returns the keywords of `build_transformer_model`: dropout, and the stretching if needed.
@@ -141,3 +144,22 @@ class Recipe:
         optimizer = make_optimizer(self.optimizer, model, steps)
         model.compile(optimizer, loss, **options)
         model.optimizer.build(model.trainable_variables)
+
+
+def described(setting):
+    """A setting as JSON can hold it: objects of Keras by their config, functions by their name."""
+    if isinstance(setting, keras.callbacks.Callback):
+        return callback_record(setting)
+    if isinstance(setting, (keras.metrics.Metric, keras.optimizers.Optimizer)):
+        # A name that Keras made up counts the optimizers of the process.
+        config = setting.get_config()
+        if isinstance(setting, keras.optimizers.Optimizer):
+            config.pop("name")
+        return {"class": type(setting).__name__, **described(config)}
+    if isinstance(setting, dict):
+        return {str(key): described(value) for key, value in setting.items()}
+    if isinstance(setting, (list, tuple)):
+        return [described(each) for each in setting]
+    if hasattr(setting, "item"):
+        return setting.item()
+    return setting.__qualname__ if callable(setting) else setting

@@ -122,10 +122,11 @@ class _Directory:
 
     def announce(self):
         """Writes which run this is."""
+        text = json.dumps(self.record, indent=1, ensure_ascii=False)
         if self.overwrite:  # not before: a mistake in a call must not delete an existing run
             for path in (self.metrics, self.state, self.recipe):
                 path.unlink(missing_ok=True)
-        write_text(self.recipe, json.dumps(self.record, indent=1, ensure_ascii=False))
+        write_text(self.recipe, text)
 
     def write(self, run, metrics, data):
         """Writes the results, which replace those of an earlier run together."""
@@ -165,8 +166,14 @@ def whence(**sources):
         for name, source in sources.items()
         if source is not None
     }
-    plain = (str, int, float)
-    return {n: source if isinstance(source, plain) else IN_MEMORY for n, source in named.items()}
+    return {n: source if _is_plain(source) else IN_MEMORY for n, source in named.items()}
+
+
+def _is_plain(source):
+    """Whether a source is a path, a share, or names of columns."""
+    if isinstance(source, tuple):
+        return all(isinstance(name, str) for name in source)
+    return isinstance(source, (str, int, float))
 
 
 def check_same_run(output, record, remedy=REMEDY):
@@ -276,6 +283,7 @@ def take_steps(model, steps, state, step, start, print_line):
     saved, progress = time.perf_counter(), Progress(steps, record["step"], print_line)
     while record["step"] < steps:
         began = time.perf_counter()
+        model.reset_metrics()  # Keras 3.12 gives the mean loss of all steps
         loss = step(record["step"])
         check_loss(loss, f"step {record['step'] + 1:,}")
         record["losses"].append(round(loss, 6))
@@ -287,4 +295,6 @@ def take_steps(model, steps, state, step, start, print_line):
             by_first(save)
             saved = time.perf_counter()
     by_first(save)
+    # After the state: an interrupted run goes on with the weights, and not with their average.
+    model.optimizer.finalize_variable_values(model.trainable_variables)
     return record

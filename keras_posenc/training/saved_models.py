@@ -35,7 +35,11 @@ OPTIONAL = {
     "pool": e.one_of(POOLS),
 }
 WITH_TASK = e.keys(
-    {"labels": e.every(e.string), "max_length": e.positive, "token_budget": e.positive},
+    {
+        "labels": e.every(e.string),
+        "max_length": e.maybe(e.positive),
+        "token_budget": e.positive,
+    },
     {**OPTIONAL, "task": e.one_of(TASKS)},
 )
 WITHOUT_TASK = e.keys(
@@ -48,7 +52,7 @@ WITHOUT_TASK = e.keys(
 )
 
 
-def load_text_model(directory, max_length=None, token_budget=None, chunks=None, pool="mean"):
+def load_text_model(directory, max_length=None, token_budget=None, chunks=None, pool=None):
     """Loads what `TextModel.save` or `finetune` wrote.
 
     Args:
@@ -56,7 +60,7 @@ def load_text_model(directory, max_length=None, token_budget=None, chunks=None, 
         max_length: int or None. Tokens after which documents are truncated; default as saved.
         token_budget: int or None. Maximum tokens in a batch; default as saved.
         chunks: int or None. As in `TextModel`; default as saved, or None if `max_length` is given.
-        pool: str. As in `TextModel`; used with `chunks`.
+        pool: str or None. As in `TextModel`; default as saved, or "mean" if `chunks` is given.
 
     Returns:
         `TextModel`.
@@ -81,7 +85,7 @@ def load_text_model(directory, max_length=None, token_budget=None, chunks=None, 
     return _load(directory, SETTINGS, max_length, token_budget, chunks, pool)
 
 
-def load_finetuned(directory, max_length=None, token_budget=None, chunks=None, pool="mean"):
+def load_finetuned(directory, max_length=None, token_budget=None, chunks=None, pool=None):
     """Loads a model that `finetune` saved.
 
     Args:
@@ -123,6 +127,12 @@ def label_names_of(directory):
     return _read_settings(newest(directory, LABELS), directory / LABELS)["labels"]
 
 
+def max_length_of(directory):
+    """The tokens that a model that `finetune` saved reads of a text, which is not loaded."""
+    directory = _finished(directory)
+    return _read_settings(newest(directory, LABELS), directory / LABELS)["max_length"]
+
+
 def prompts_of(directory):
     """The prompts by their names of a model that `finetune` saved, which is not loaded."""
     directory = _finished(directory)
@@ -159,7 +169,8 @@ def _load(directory, name, max_length, token_budget, chunks, pool):
     tokenizer = Tokenizer(file if file.is_file() else directory)
     tokenizer.pad_id = tokenizer.pad_id if pad_id is None else pad_id
     if chunks is not None:
-        settings |= {"chunks": chunks, "pool": pool}
+        settings |= {"chunks": chunks, "pool": "mean"}
+    settings |= {} if pool is None else {"pool": pool}
     if max_length is not None:
         settings |= {"max_length": max_length, "chunks": None}
         if settings["stride"] is not None:

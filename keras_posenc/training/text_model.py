@@ -316,7 +316,8 @@ class TextModel:
         if self.task == "embed":
             (pooling,) = (x for x in self.model.layers if isinstance(x, MaskedPooling))
             width = self.model.transformer.config.hidden_size
-            files = embedder_files(pooling.pooling, width, self.max_length, self.prompts)
+            prompts = self.prompts or dict.fromkeys(SIDES, self.prompt)
+            files = embedder_files(pooling.pooling, width, self.max_length, prompts)
             for path, content in files.items():
                 make_folder((pathlib.Path(directory) / path).parent)
                 write_text(pathlib.Path(directory) / path, content)

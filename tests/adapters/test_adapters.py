@@ -108,6 +108,10 @@ def test_sklearn(pretrained):
     np.testing.assert_array_equal(found, np.array(["a", "b", "c"])[proba.argmax(1)])
     assert (found == labels).mean() > 0.9  # it has learned them
     assert cross_val_score(classifier, texts, labels, cv=2).shape == (2,)
+    more = {"validation": (texts, labels), "class_weight": {"a": 2.0, "b": 1.0, "c": 1.0}}
+    clone(classifier).set_params(epochs=1, settings=more).fit(texts, labels)
+    with pytest.raises(ValueError, match="`settings` has the label 'd', which is none of the 3"):
+        clone(classifier).set_params(settings={"test": (["w1"], ["d"])}).fit(texts, labels)
     # The order of classes is theirs, not that of their numbers as texts, where 10 is before 2.
     many = clone(classifier).set_params(epochs=1).fit(texts[:11], np.arange(11))
     assert list(map(int, many.model_.label_names)) == list(many.classes_) == list(range(11))

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import pickle
 import shutil
 import sys
 
@@ -195,3 +196,20 @@ def test_spark_opens_the_model_in_its_workers(
         for row in rows
     ]
     check_predictions(found, finetuned, several)
+
+
+def test_an_empty_batch_has_vectors(pretrained):
+    empty = {"id": np.zeros(0, int), "text": np.array([], object)}
+    assert RayEmbedder(pretrained)(empty)["vector"].shape == (0, 16)
+
+
+def test_any_argument_of_opening_can_be_kept():
+    pytest.importorskip("pyspark")
+    from keras_posenc.adapters import spark
+
+    opened = [
+        spark._opened(dict, (), pickle.dumps({"ignore": ["cls.*"], "extension": {"table": "tile"}}))
+        for _ in range(2)
+    ]
+    assert opened[0] is opened[1]
+    assert opened[0] == {"ignore": ["cls.*"], "extension": {"table": "tile"}}

@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
-import keras_posenc
+import keras_posenc.cli
 from keras_posenc.checkpoints import open_checkpoint, save_checkpoint
 from keras_posenc.checkpoints.keras_hub import BACKBONES
 from keras_posenc.text import Tokenizer
@@ -308,3 +308,13 @@ def test_damaged_presets(tmp_path):
     (tmp_path / "tokenizer.json").write_text(json.dumps({"registered_name": "mine>Tokenizer"}))
     with pytest.raises(ValueError, match="describes a tokenizer of KerasHub that is not read"):
         Tokenizer(str(tmp_path))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_command_writes_a_tokenizer_into_a_preset(tmp_path, pretrained):
+    given = ["convert", str(pretrained), str(tmp_path / "hub"), "--format", "keras_hub"]
+    assert keras_posenc.cli.main([*given, "--tokenizer", str(pretrained)]) == 0
+    assert (tmp_path / "hub" / "tokenizer.json").exists()
+    tokenizer = keras_hub.tokenizers.Tokenizer.from_preset(str(tmp_path / "hub"))
+    ids = Tokenizer(pretrained).contents(["w1 w4 w7"])[0]
+    np.testing.assert_array_equal(np.asarray(tokenizer("w1 w4 w7")), ids)

@@ -13,6 +13,7 @@ from keras_posenc import build_transformer_model
 from keras_posenc.checkpoints import open_checkpoint, save_checkpoint
 from keras_posenc.checkpoints.safetensors import write_safetensors
 from keras_posenc.cli import main
+from keras_posenc.cli.arguments import parser
 from keras_posenc.encodings import ENCODINGS
 from keras_posenc.retrieval import Reranker
 from keras_posenc.text import truncation
@@ -436,3 +437,40 @@ def test_rerank(capsys, pretrained, tmp_path):
     assert [row.split()[1] for row in output.splitlines()] == [str(e["corpus_id"]) for e in lines]
     assert len(lines) == 2
     assert execute(program) == output
+
+
+def test_a_pattern_of_files_with_a_cache(capsys, tmp_path, pretrained, corpus):
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    for part in range(2):
+        (texts / f"part-{part}.tsv").write_bytes((corpus / "train.tsv").read_bytes())
+    given = ("--cache", tmp_path / "cache", "--max-length", 16, "--epochs", 1, "--no-report")
+    run(capsys, "finetune", pretrained, texts / "part-*.tsv", tmp_path / "out", *given)
+    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text("utf-8"))
+    assert metrics["train"]["documents"] == 96
+    none = [*map(str, ("finetune", pretrained, texts / "no-*.tsv", tmp_path / "no", *given))]
+    assert main(none) == 2 and "no-*.tsv" in capsys.readouterr().err
+
+
+def test_a_shard_has_the_rows_of_its_texts(capsys, finetuned, tmp_path):
+    (tmp_path / "texts.tsv").write_text("text\nw1 w4\nw2 w5\nw0\n")
+    (tmp_path / "ids.tsv").write_text("id\ttext\nx7\tw1 w4\nx8\tw2 w5\nx9\tw0\n")
+    for name, ids in (("texts", ["2", "3"]), ("ids", ["x8", "x9"])):
+        given = ("predict", finetuned, tmp_path / f"{name}.tsv", "--shard", "2/2")
+        _, output = run(capsys, *given)
+        assert [line.split("\t")[0] for line in output.splitlines()[1:]] == ids
+        run(capsys, *given, "--output", tmp_path / f"{name}.csv")
+        rows = (tmp_path / f"{name}.csv").read_text("utf-8").splitlines()[1:]
+        assert [row.split(",")[name == "ids"] for row in rows] == ["w2 w5", "w0"]
+
+
+def test_a_tokenizer_is_no_part_of_other_formats(capsys, tmp_path, pretrained):
+    given = ("convert", pretrained, tmp_path / "out", "--tokenizer", pretrained)
+    assert main([*map(str, given)]) == 2
+    assert "--tokenizer is a part of the format keras_hub" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", ["64", "none"])
+def test_a_length_of_contextualize(number):
+    arguments = vars(parser().parse_args(["contextualize", "a", "b", "c", "--log-n", number]))
+    assert arguments["log_n"] == (None if number == "none" else 64)

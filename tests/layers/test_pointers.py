@@ -153,6 +153,9 @@ def test_f1_is_counted_over_all_batches():
     weighted.update_state(listed, scores, sample_weight=np.array([1.0, 0, 0, 0]))
     expected = 2 * (found[0] & full[0]).sum() / (found[0].sum() + full[0].sum())
     assert float(weighted.result()) == pytest.approx(expected)
+    lightly = SpanF1()
+    lightly.update_state(full, scores, sample_weight=np.full(SIZE, 0.01))
+    assert float(lightly.result()) == pytest.approx(float(metric.result()), rel=1e-5)
     metric.reset_state()
     assert float(metric.result()) == 0
 

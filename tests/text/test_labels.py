@@ -186,6 +186,14 @@ def test_an_answer_may_have_spaces_at_its_ends(tokenizer):
     assert [place.tolist() for place, _ in by_row(batches)] == [[2, 2]]
 
 
+@pytest.mark.parametrize("end", ["\u0301", "\u200b"], ids=["accent", "no width"])
+def test_an_answer_may_end_with_what_is_in_no_token(tokenizer, end):
+    text = f"one two{end}"
+    batches = TextBatches([("who", text)], SpanLabels([(4, len(text))]), tokenizer, shuffle=False)
+    ((place, weight),) = by_row(batches)
+    assert weight == 1 and place.tolist() == [4, 4]
+
+
 def test_windows_of_a_text_without_spans_are_outside(tokenizer):
     labels, text = TagLabels([[]], ["O", "B-X", "I-X"]), "one two three four five"
     batches = TextBatches([text], labels, tokenizer, max_length=5, stride=1, shuffle=False)

@@ -256,7 +256,8 @@ EXPORTS = {
 @pytest.mark.parametrize("name", EXPORTS)
 def test_exports_of_annotation_tools(tmp_path, name):
     row = EXPORTS[name]
-    rejected = {**row, "answer": "reject"} if "answer" in row else {"data": {}, "annotations": []}
+    rejected = {"data": {"text": "Bo met Ada."}, "annotations": []}
+    rejected = {**row, "answer": "reject"} if "answer" in row else rejected
     if name.endswith(".json"):
         path = write(tmp_path / name, [rejected, row])
     else:
@@ -264,7 +265,10 @@ def test_exports_of_annotation_tools(tmp_path, name):
     found = read_tagged(path)
     assert (found.texts, found.labels) == ([TEXT], [SPANS])
     assert found.lines == [2 if "answer" in row or name.endswith(".json") else 1]
-    assert read_tagged(path, label=False).labels is None
+    texts = read_tagged(path, label=False)
+    assert texts.labels is None and texts.texts[-1] == TEXT
+    # What nobody annotated can be predicted.
+    assert len(texts.texts) == (1 if name.startswith("doccano") else 2)
 
 
 def test_conllu(tmp_path):

@@ -126,8 +126,9 @@ def test_a_changed_file_is_read_and_encoded_again(tmp_path, encoder, pretrained)
     def documents(**options):
         part = lambda *args: read.append(1) or type(task).read_part(task, *args)  # noqa: E731
         counting = types.SimpleNamespace(
-            name="classify", streamed=task.streamed, read_part=part, check_labels=task.check_labels
-        )
+            name="classify", streamed=task.streamed, read_part=part,
+            check_labels=task.check_labels, columns=task.columns,
+        )  # fmt: skip
         return cached_documents(tmp_path / "cache", counting, path, "train", None, None)
 
     def token_ids(found):

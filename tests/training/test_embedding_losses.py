@@ -6,10 +6,12 @@ import pytest
 
 from keras_posenc.losses import (
     CoSENT,
+    CosineRegression,
     ListwiseKL,
     MarginMSE,
     Matryoshka,
     MultipleNegativesRanking,
+    PassageRanking,
 )
 
 RNG = np.random.default_rng(0)
@@ -62,6 +64,31 @@ def test_matryoshka_is_the_sum_of_the_loss_of_the_first_numbers(loss, y_true, ve
     parts = [loss(y_true, unit(vectors[..., :size])) for size in (8, 3)]
     found = Matryoshka(loss, [8, 3], weights=[1, 0.5])(y_true, vectors)
     np.testing.assert_allclose(float(found), float(parts[0] + 0.5 * parts[1]), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "loss, y_true, vectors",
+    [
+        (MultipleNegativesRanking(), np.arange(6), TRIPLES),
+        (CoSENT(), SCORES, PAIRS),
+        (CosineRegression(), SCORES, PAIRS),
+        (Matryoshka(MultipleNegativesRanking(), [8, 3]), np.arange(6), TRIPLES),
+        (Matryoshka(PassageRanking(), [8, 3]), np.arange(6), TRIPLES),
+    ],
+)
+def test_a_zero_vector_has_a_finite_gradient(loss, y_true, vectors):
+    """Such as that of a passage that is not there, or of a sparse encoder."""
+    size = vectors[0].size
+    model = keras.Sequential(
+        [keras.Input((size,)), keras.layers.EinsumDense("bi,i->bi", size, name="scale"),
+         keras.layers.Reshape(vectors.shape[1:])]
+    )  # fmt: skip
+    model.layers[0].set_weights([np.ones(size, "float32")])
+    model.compile(keras.optimizers.SGD(1e-3), loss)
+    vectors = vectors.copy()
+    vectors[0, -1] = 0
+    model.train_on_batch(vectors.reshape(len(vectors), -1), y_true)
+    assert np.isfinite(model.get_weights()[0]).all()
 
 
 @pytest.mark.parametrize("loss", [MarginMSE, ListwiseKL])

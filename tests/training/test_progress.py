@@ -4,6 +4,7 @@ import itertools
 import re
 import types
 
+import keras
 import pytest
 
 from keras_posenc.cli import main
@@ -185,7 +186,9 @@ def test_the_state_is_written_about_twice_a_minute(monkeypatch, tmp_path):
     monkeypatch.setattr(
         runs, "save_state", lambda state, model, record: saves.append(record["step"])
     )
-    record = runs.take_steps(None, 40, tmp_path / "absent", lambda step: 1.0, dict, print)
+    compiled = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    compiled.compile("sgd", "mse")
+    record = runs.take_steps(compiled, 40, tmp_path / "absent", lambda step: 1.0, dict, print)
     seconds = next(times)
     assert record["step"] == saves[-1] == 40 and record["losses"] == [1.0] * 40
     assert seconds / runs.SAVE_EVERY - 1 <= len(saves) <= seconds / runs.SAVE_EVERY + 1

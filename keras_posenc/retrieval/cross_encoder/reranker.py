@@ -1,11 +1,12 @@
 """Cross-encoders: a query and a document read together, and a score of how well they match."""
 
+import json
 import pathlib
 
 import keras
 import numpy as np
 
-from keras_posenc.checkpoints.model_settings import read_model_config
+from keras_posenc.checkpoints.model_settings import MODEL_CONFIG, read_model_config
 from keras_posenc.checkpoints.sentence_transformers import (
     ACTIVATIONS,
     CROSS_ENCODER,
@@ -23,9 +24,11 @@ from keras_posenc.text import TextBatches
 from keras_posenc.text.documents import check_list, kind_of_all
 from keras_posenc.text.shapes import longest_length, shape_options
 from keras_posenc.training.finetuning.task import check_encoded
+from keras_posenc.training.saved_models import is_finetuned, max_length_of
 from keras_posenc.training.text_model import TextModel, check_chunks
 from keras_posenc.untrusted import quote
 
+IDENTITY = "torch.nn.modules.linear.Identity"
 # Those of `ACTIVATIONS` that keep the order of logits.
 INCREASING = ("linear", "relu", "sigmoid", "tanh")
 
@@ -262,8 +265,14 @@ class Reranker(Embedder):
         Raises:
             ValueError: if `directory` is a file, or a weight has no place in the format.
         """
-        files = sentence_transformers_files(self.directory, self.max_length, CROSS_ENCODER)
-        return save_as_read(self.model, self.tokenizer, self.max_length, files, directory)
+        length, cuts = self.max_length, self.reading is None  # the size of chunks cuts no text
+        trained = is_finetuned(self.directory)
+        if trained and not cuts:
+            length, cuts = max_length_of(self.directory), True
+        files = sentence_transformers_files(self.directory, length if cuts else None, CROSS_ENCODER)
+        if trained:  # without a name, the activation of one output is a sigmoid
+            files[MODEL_CONFIG] = json.dumps({"activation_fn": IDENTITY}).encode()
+        return save_as_read(self.model, self.tokenizer, length, files, directory, cuts=cuts)
 
     def scores(self, logits):
         """Applies the activation to logits.

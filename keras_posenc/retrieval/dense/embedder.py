@@ -1,5 +1,6 @@
 """Dense embedders: one vector per text, or per chunk of it."""
 
+import dataclasses
 import functools
 import json
 import pathlib
@@ -37,6 +38,7 @@ from keras_posenc.text import TextBatches
 from keras_posenc.text.documents import kind_of_all
 from keras_posenc.text.shapes import shape_options
 from keras_posenc.training.finetuning.task import check_encoded
+from keras_posenc.training.saved_models import max_length_of
 from keras_posenc.training.text_model import SIDES, TextModel, check_chunks
 
 # The similarities of sentence-transformers that are computed: whether vectors are compared at
@@ -197,7 +199,7 @@ class DenseEmbedder(Embedder, TextModel):
         """Writes the model as it was read, for sentence-transformers and `open_embedder`.
 
         An extended table of positions is written as plain rows. A length, a prompt and a dimension
-        that were given are written, too. What `finetune` wrote is saved as it does.
+        that were given are written, too. What `finetune` wrote is saved in its format.
 
         Args:
             directory: str or path; created if missing.
@@ -206,10 +208,11 @@ class DenseEmbedder(Embedder, TextModel):
             list of the paths written.
 
         Raises:
-            ValueError: if `directory` is a file, or a weight has no place in the format.
+            ValueError: if `directory` is a file, a weight has no place in the format, or vectors
+                of a model that was trained for another task are cut.
         """
         if self._trained is not None:
-            self._trained.save(directory)
+            self._trained_as_opened().save(directory)
             return sorted(str(path) for path in pathlib.Path(directory).iterdir())
         cuts = not isinstance(self.reading, Chunks)  # whose size cuts no text
         files = sentence_transformers_files(self.directory, self.max_length if cuts else None)
@@ -225,6 +228,25 @@ class DenseEmbedder(Embedder, TextModel):
             files[MODEL_CONFIG] = json.dumps(settings, indent=2, ensure_ascii=False).encode()
         model, length = self.model.transformer, self.max_length
         return save_as_read(model, self.tokenizer, length, files, directory, cuts=cuts)
+
+    def _trained_as_opened(self):
+        """The fine-tuned `TextModel` with the prompt and the dimension that were given."""
+        trained = self._trained
+        changes = {}
+        if isinstance(self.reading, Chunks):  # whose size cuts no text
+            changes["max_length"] = max_length_of(self.directory)
+        if self._given_prompt is not None:
+            changes["prompt"] = self.prompt
+            changes["prompts"] = dict(self.sides) if trained.kind.embeds else None
+        if self.dimension is not None:
+            if not trained.kind.embeds:
+                raise ValueError(
+                    f"{self.directory} holds a model of the task {trained.task!r}, which is saved "
+                    "with its head: open it without `dimension`, and give that to open_embedder "
+                    f"again. Received: dimension={self.dimension}"
+                )
+            changes["model"] = self.model
+        return dataclasses.replace(trained, **changes)
 
     def _with_prompt(self, prompt):
         """A `TextModel` with a prompt, which is kept with its compiled programs."""

@@ -1,5 +1,7 @@
 """The answer to a question: a span of a passage."""
 
+import unicodedata
+
 import numpy as np
 
 from keras_posenc.text.labels.protocol import Labels
@@ -95,12 +97,17 @@ def _is_seen(row, span, side):
 
 
 def _without_spaces(passage, span):
-    """A span without the spaces at its ends, which are in no token."""
+    """A span without what is at its ends and may be in no token: spaces, accents of their own, and
+    characters without a width."""
     if not isinstance(passage, str):
         return span
     start, end = span
-    words = passage[start:end]
-    return end - len(words.lstrip()), start + len(words.rstrip())
+    seen = [i for i in range(start, end) if not _may_be_left_out(passage[i])]
+    return (seen[0], seen[-1] + 1) if seen else span
+
+
+def _may_be_left_out(character):
+    return character.isspace() or unicodedata.category(character) in ("Mn", "Cf", "Cc")
 
 
 def check_span(number, passage, span):

@@ -112,7 +112,7 @@ class ContextualTraining:
     def measure(self):
         """The `Measure` on the texts that are held out."""
         most = self.recipe.max_length
-        sentences = [s for some in self.held_out.sentences for s in some if len(s.split()) > 3]
+        sentences = _long_enough(self.held_out)
         rng = np.random.default_rng((self.recipe.seed, 6))
         order = rng.permutation(len(sentences))
         return Measure(
@@ -193,3 +193,14 @@ class ContextualTraining:
     def save(self, folder):
         """Writes the checkpoint and what belongs to it."""
         self.pair.save(folder, self.recipe.max_length, self.tokenizer.tokenizer, self.other_files)
+
+
+def _long_enough(corpus):
+    """The sentences of more than three words, or tokens where there are no spaces; all if none has
+    so many."""
+    every = [
+        (sentence, len(sentence.split()) if " " in sentence else tokens)
+        for text in zip(corpus.sentences, corpus.counts, strict=True)
+        for sentence, tokens in zip(*text, strict=True)
+    ]
+    return [s for s, size in every if size > 3] or [s for s, _ in every]

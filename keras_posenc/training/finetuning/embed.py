@@ -149,10 +149,22 @@ class Embed(FinetuneTask):
                 source = Texts(list(texts), None, list(range(1, len(texts) + 1)))
         return super().read_part(source, role, text, label)
 
-    def read_file(self, path, text, label):
+    def columns(self, text, label):
         if self.document_weight is not None and text is None:
-            text, label = tuple(IN_DOCUMENT), False
-        return read_groups(path, text, label)
+            return tuple(IN_DOCUMENT), False
+        return text, label
+
+    def read_file(self, path, text, label):
+        return read_groups(path, *self.columns(text, label))
+
+    def of_names(self, label_names):
+        is_in_document = label_names == IN_DOCUMENT
+        return dataclasses.replace(self, document_weight=0.0) if is_in_document else self
+
+    def measured(self, label_names):
+        if not _has_scores(label_names):
+            return "accuracy", "mean_reciprocal_rank"
+        return ("pearson", "spearman", *(["loss"] if label_names == SCORED else ["accuracy"]))
 
     def read_unlabelled(self, path, text):
         return read_texts(path, text=text, label=False)

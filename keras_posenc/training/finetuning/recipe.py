@@ -5,9 +5,9 @@ import difflib
 import keras
 
 from keras_posenc import checks
-from keras_posenc.training.callbacks import callback_record, check_kind
+from keras_posenc.training.callbacks import check_kind
 from keras_posenc.training.finetuning.tasks import task_of
-from keras_posenc.training.recipe import LONGER, Recipe
+from keras_posenc.training.recipe import LONGER, Recipe, described
 from keras_posenc.training.trainable import check_freeze
 from keras_posenc.untrusted import quote, shorten
 
@@ -43,8 +43,7 @@ class FinetuneRecipe(Recipe):
             check_kind(self.callbacks)
 
     def record(self, **texts):
-        record = super().record(**texts) | self.task.record()
-        return {name: described(value) for name, value in record.items()}
+        return super().record(**texts) | described(self.task.record())
 
     @property
     def epoch_lengths(self):
@@ -155,22 +154,3 @@ def _measured(task):
     *others, last = task.scores
     names = f"{', '.join(others)} and {last}" if others else last
     return f"task={task.name!r} measures {names} without `metrics`: leave it out if these will do."
-
-
-def described(setting):
-    """A setting as JSON can hold it: objects of Keras by their config, functions by their name."""
-    if isinstance(setting, keras.callbacks.Callback):
-        return callback_record(setting)
-    if isinstance(setting, (keras.metrics.Metric, keras.optimizers.Optimizer)):
-        # A name that Keras made up counts the optimizers of the process.
-        config = setting.get_config()
-        if isinstance(setting, keras.optimizers.Optimizer):
-            config.pop("name")
-        return {"class": type(setting).__name__, **described(config)}
-    if isinstance(setting, dict):
-        return {str(key): described(value) for key, value in setting.items()}
-    if isinstance(setting, (list, tuple)):
-        return [described(each) for each in setting]
-    if hasattr(setting, "item"):
-        return setting.item()
-    return setting.__qualname__ if callable(setting) else setting

@@ -80,6 +80,10 @@ class FinetuneTask(Settings):
         """Checks the labels of all documents together."""
         check_names(map(self.names_in, documents.labels), documents.lines, role)
 
+    def columns(self, text, label):
+        """The names of columns to read a file by, of those that were given."""
+        return text, label
+
     def read_file(self, path, text, label):
         """`Texts` of a file, with labels unless `label` is False."""
         raise NotImplementedError
@@ -98,6 +102,14 @@ class FinetuneTask(Settings):
     def label_names(self, train):
         """The names of the outputs, from the training documents."""
         raise NotImplementedError
+
+    def of_names(self, label_names):
+        """The task of a model with these names, as far as its documents depend on them."""
+        return self
+
+    def measured(self, label_names):
+        """The keys of `scores` that `measure` gives."""
+        return tuple(self.scores)
 
     def names_in(self, label):
         """The names of outputs in one label, where it has some."""

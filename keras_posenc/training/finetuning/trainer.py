@@ -17,7 +17,7 @@ from keras_posenc.metrics.scores import length_histogram
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.processes.together import by_first, together
 from keras_posenc.text.disk_list import take
-from keras_posenc.text.shapes import shape_price
+from keras_posenc.text.shapes import training_price
 from keras_posenc.text.truncation import LOGGER, unlogged_truncation
 from keras_posenc.training.callbacks import OneEpoch, RunCallbacks, check_callbacks
 from keras_posenc.training.finetuning.recipe import metrics_error
@@ -88,7 +88,7 @@ class Trainer:
             options["stride"] = self.task.stride_of(length)
         # Every epoch saves the padding, and a program is made once.
         epochs = self.recipe.epoch_lengths.count(length)
-        options["shape_price"] = shape_price(self.model) // epochs
+        options["shape_price"] = training_price(self.model) // epochs
         at_length = dataclasses.replace(self.finetuned, max_length=length)
         train = self.documents["train"]
         texts, targets = train.texts, self.task.targets(train)
@@ -166,10 +166,13 @@ class Trainer:
 
     def _check_callbacks(self):
         """Refuses callbacks that would fail, or do nothing, only after an epoch."""
-        logs = ["loss", *self.task.watched, *self._metric_names]
+        has_metrics = self.task.metrics(self.finetuned.label_names)
+        logs = ["loss", *(self.task.watched if has_metrics else ()), *self._metric_names]
         if self.documents["validation"]:
-            names = dict.fromkeys(["loss", *self.task.scores, *self._metric_names])
-            logs += [f"val_{name}" for name in names]
+            measured = self.task.measured(self.finetuned.label_names)
+            # The loss first, as in the history.
+            measured = sorted((*measured, *self._metric_names), key=lambda name: name != "loss")
+            logs += [f"val_{name}" for name in dict.fromkeys(measured)]
         directions = {"loss", *(m.name for m in self._metrics() if has_direction(m))}
         optimizer = self.model.optimizer
         config = getattr(optimizer, "inner_optimizer", optimizer).get_config()
