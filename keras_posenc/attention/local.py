@@ -74,7 +74,9 @@ def attend_locally(q, k, v, grid, rules, block_rows, compute, over_devices=False
     left = _chunks(math.ceil(grid.window) - 1, block_rows)
     right = 0 if grid.order_is_index else left
     # Ids start again in each document, so only the index keeps counting.
-    counted = ("key_index" if grid.query_index is not None else "key_positions", "key_order")
+    # What fills the columns up is masked, and other orders need no numbers there.
+    counted = ["key_index" if grid.query_index is not None else "key_positions"]
+    counted += ["key_order"] if grid.order_is_index else []
     rows, columns, first = {}, {}, {}
     for key, x in tensors.items():
         axis = AXES[key[0]].columns
@@ -145,7 +147,11 @@ def _chunks(reach, block_rows):
 def _neighbourhoods(key, x, count, size, left, right, extend):
     """The columns that each of N blocks reads, (N, ...): its own chunk and those around it."""
     axis = AXES[key[0]].columns % len(x.shape)
-    x = extend(x, axis, left * size, (count + right) * size - ops.shape(x)[axis])
+    length, wanted = ops.shape(x)[axis], (count + right) * size
+    if not isinstance(length, int):  # other columns than rows: later ones are in no window
+        length = ops.minimum(length, wanted)
+        x = slice_axis(x, axis, 0, length)
+    x = extend(x, axis, left * size, wanted - length)
     shape = ops.shape(x)
     chunks = ops.reshape(x, (*shape[:axis], left + count + right, size, *shape[axis + 1 :]))
     shifted = [slice_axis(chunks, axis, i, count) for i in range(left + 1 + right)]

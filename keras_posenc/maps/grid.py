@@ -178,7 +178,7 @@ class Grid:
         if self.key_mask is not None:
             conditions.append(ops.expand_dims(ops.cast(self.key_mask, "bool"), (1, 2)))
         if self.query_order is not None and not self.rows_are_last:
-            ordered = self.key_order[:, None, :] <= self.query_order[:, :, None]
+            ordered = ops.less_equal(self.key_order[:, None, :], self.query_order[:, :, None])
             conditions.append(ordered[:, None])
         if self.query_index is not None:
             of_keys = self.key_index - self.key_positions  # where their documents begin
@@ -210,7 +210,9 @@ class Grid:
         """Whether each row has an unmasked position, if that is known without the numbers."""
         # In a causal order a row sees the first column, in a window or a document its own.
         narrowed = self.window is not None or self.query_index is not None
-        among = self.order_is_index and not narrowed or self._is_square() and self.ids_are_indices
+        in_order = self.query_order is None or self.order_is_index
+        sees_itself = self._is_square() and self.ids_are_indices and in_order
+        among = self.order_is_index and not narrowed or sees_itself
         return self.key_mask is None and self.attention_mask is None and among
 
     def is_by_cell(self):

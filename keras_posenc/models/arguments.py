@@ -82,6 +82,11 @@ def with_vocabulary(config, keep_tokens, compound_tokens):
             if token is not None and token not in keep_tokens:
                 raise ValueError(f"`keep_tokens` must keep the {kind} token, {token}.")
             moved[name] = None if token is None else keep_tokens.index(token)
+        if config.padded_positions and moved["pad_token_id"] != config.pad_token_id:
+            raise ValueError(
+                f"`keep_tokens` must keep the padding token at its place, {config.pad_token_id}: "
+                f"this model counts its positions from there. Received: {moved['pad_token_id']}"
+            )
         source = config.source and _moved_tokens(config.source, keep_tokens)
         config = dataclasses.replace(config, vocab_size=len(keep_tokens), source=source, **moved)
     more = len(compound_tokens or ())

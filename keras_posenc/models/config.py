@@ -321,6 +321,8 @@ class Config:
         values = {names.get(k, k): v for k, v in kept.items()}
         values |= write_direction(self.causal, values, family)
         values["model_type"] = self.model_type or family.model_types[0]
+        if family.name == "roberta" and not self.padded_positions:  # Google's layout is BERT's
+            values["model_type"] = "bert"
         for key in ("encodings", *QUANTIZED):
             values.pop(key, None)
         if encodings:

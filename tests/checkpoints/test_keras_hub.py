@@ -318,3 +318,18 @@ def test_the_command_writes_a_tokenizer_into_a_preset(tmp_path, pretrained):
     tokenizer = keras_hub.tokenizers.Tokenizer.from_preset(str(tmp_path / "hub"))
     ids = Tokenizer(pretrained).contents(["w1 w4 w7"])[0]
     np.testing.assert_array_equal(np.asarray(tokenizer("w1 w4 w7")), ids)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rope_scaling": {"type": "yarn", "factor": 4.0}}, "no rope_type 'yarn'"),
+        ({"is_causal": False}, "MistralBackbone is causal, and this model is not causal"),
+    ],
+)
+def test_what_a_preset_cannot_compute_is_refused(tmp_path, change, message):
+    config = {"model_type": "mistral", "vocab_size": 60, "hidden_size": 16, "head_dim": 4}
+    config |= {"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+    model = keras_posenc.build_transformer_model({**config, "intermediate_size": 24, **change})
+    with pytest.raises(ValueError, match=message):
+        save_checkpoint(model, tmp_path / "out", format="keras_hub")

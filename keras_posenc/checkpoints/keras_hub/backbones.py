@@ -173,7 +173,7 @@ def _rope_read(theirs, ours):
 
 def _rope_write(theirs, ours, llama=False):
     rope = ours.get("rope_parameters") or ours.get("rope_scaling") or {}
-    kind = rope.get("rope_type", "default")
+    kind = rope.get("rope_type") or rope.get("type") or "default"
     theirs["rope_max_wavelength"] = rope.get("rope_theta") or ours.get("rope_theta") or 10000.0
     if kind == "linear" and not llama:
         theirs["rope_scaling_factor"] = rope["factor"]

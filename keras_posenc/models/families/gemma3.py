@@ -18,7 +18,7 @@ def configure(config):
     every = source.get("sliding_window_pattern") or 6
     default = [LOCAL if (i + 1) % every else GLOBAL for i in range(layers)]
     kinds = layer_kinds(source, layers, default)
-    window = {"name": "window", "window": _window(source)}
+    window = {"name": "window", "window": _window(source, config.causal)}
     scale = math.sqrt(config.key_size / source.get("query_pre_attn_scalar", 256))
     temperature = [] if scale == 1 else [{"name": "temperature", "value": scale}]
     local = rotary(config, source.get("rope_local_base_freq") or 10000.0, kind=LOCAL)
@@ -37,7 +37,7 @@ def configure(config):
     )
 
 
-def _window(source):
+def _window(source, causal):
     """The keys that a token of a local layer sees to one side, with its own.
 
     The two keys that make attention bidirectional count the window in ways of their own.
@@ -45,7 +45,8 @@ def _window(source):
     window = source.get("sliding_window", 4096)
     if source.get(BIDIRECTIONAL):
         window = window // 2 + 1
-    return window + (source.get("is_causal") is False)
+    alone = not causal and not source.get(BIDIRECTIONAL)
+    return window + (alone or source.get("is_causal") is False)
 
 
 FAMILY = Family(

@@ -27,7 +27,9 @@ def rotary(config, base=10000.0, layout="half", kind=None, default=None, read=()
         dict for `keras_posenc.encodings.get`.
     """
     source = config.source
-    parameters = source.get("rope_parameters") or default or {}
+    scaling = source.get("rope_scaling") or {}
+    # A scaling of the file replaces the default of the family.
+    parameters = source.get("rope_parameters") or (not scaling and default) or {}
     parameters = (
         parameters.get(kind) if kind in parameters else parameters if kind is None else None
     ) or {}
@@ -35,7 +37,7 @@ def rotary(config, base=10000.0, layout="half", kind=None, default=None, read=()
         raise ValueError(
             f"`rope_parameters` of {kind} must be a dict. Received: {quote(parameters)}"
         )
-    parameters = {**(source.get("rope_scaling") or {}), **parameters}
+    parameters = {**scaling, **parameters}
     parameters = {key: value for key, value in parameters.items() if key not in read}
     original = source.get(ORIGINAL)
     if _type(parameters) == "dynamic":
