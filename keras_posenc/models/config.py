@@ -288,6 +288,11 @@ class Config:
         field = FAMILIES[self.family].ours(key)
         return getattr(self, field) if field in FIELDS else (self.source or {}).get(key)
 
+    @property
+    def has_other_direction(self):
+        """Whether it is causal where its family is not, or not causal where that is."""
+        return bool(write_direction(self.causal, self.source or {}, FAMILIES[self.family]))
+
     def to_huggingface(self, encodings=None):
         """Returns the dict to write as config.json, in the keys that the family's files have.
 

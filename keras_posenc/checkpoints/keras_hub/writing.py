@@ -4,8 +4,6 @@ import warnings
 
 from keras_posenc.checkpoints.keras_hub.backbones import BACKBONES, WRITTEN
 from keras_posenc.checkpoints.keras_hub.reading import WEIGHTS, datasets, shifted
-from keras_posenc.models.families import FAMILIES
-from keras_posenc.models.families.direction import write_direction
 from keras_posenc.untrusted import quote
 
 GELUS = ("gelu", "gelu_new", "gelu_pytorch_tanh")
@@ -125,7 +123,7 @@ def _config(name, backbone, arrays, config):
                 "about 0.001 in KerasHub.",
                 stacklevel=6,
             )
-    if write_direction(config.causal, config.source or {}, FAMILIES[config.family]):
+    if config.has_other_direction:
         raise ValueError(
             f"{name} is {'not ' * config.causal}causal, and this model is "
             f"{'not ' * (not config.causal)}causal: no preset of it gives the same numbers."
