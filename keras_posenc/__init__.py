@@ -6,7 +6,7 @@ Layers and models are here. Other names are in modules called as those of Keras:
 
 from typing import TYPE_CHECKING
 
-from keras_posenc.installed import import_keras as _import_keras
+from keras_posenc.keras_support.installed import import_keras as _import_keras
 
 __version__ = "0.5.0"
 
@@ -15,7 +15,7 @@ _import_keras()
 # Keras loads a saved model only if its classes are registered. All other names are imported when
 # they are first used.
 from keras_posenc import registered as _registered  # noqa: F401
-from keras_posenc.lazy import names_on_request as _names_on_request
+from keras_posenc.keras_support.lazy import names_on_request as _names_on_request
 
 if TYPE_CHECKING:
     from keras_posenc import (
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from keras_posenc.encodings.base import Encoding
     from keras_posenc.encodings.contextual import ContextualPositionEmbedding
     from keras_posenc.encodings.rotary import RotaryEmbedding
-    from keras_posenc.extension import Extension
     from keras_posenc.layers.norm import ConditionalLayerNormalization, RMSNormalization
     from keras_posenc.layers.structured.crf import ConditionalRandomField
     from keras_posenc.layers.structured.decoders import ChainMarginals, ViterbiDecoder
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from keras_posenc.layers.structured.pointer import EfficientGlobalPointer, GlobalPointer
     from keras_posenc.models.config import Config
     from keras_posenc.models.config_file import read_config
+    from keras_posenc.models.extension import Extension
     from keras_posenc.models.factory import build_transformer_model
     from keras_posenc.models.families import Family, register_family
     from keras_posenc.models.generation import Generator

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from keras_posenc.lazy import names_on_request
+from keras_posenc.keras_support.lazy import names_on_request
 
 if TYPE_CHECKING:
     from keras_posenc.models.heads import classifier, regressor, span_head, token_classifier

@@ -2,7 +2,6 @@
 
 # ruff: noqa: F401
 
-from keras_posenc import nested_layers
 from keras_posenc.attention import gau, layer, log_n, shared_table
 from keras_posenc.encodings import (
     bias,
@@ -26,6 +25,7 @@ from keras_posenc.encodings import (
     window,
     xpos,
 )
+from keras_posenc.keras_support import nested_layers
 from keras_posenc.layers import (
     activations,
     dropout,

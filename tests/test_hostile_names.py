@@ -14,12 +14,12 @@ from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.checkpoints.folder import owned
 from keras_posenc.checkpoints.safetensors import write_safetensors
 from keras_posenc.cli import main
+from keras_posenc.files.untrusted import CONTROLS, cell, quote, shorten, visible
 from keras_posenc.text import Tokenizer, read_texts
 from keras_posenc.text.questions import read_questions
 from keras_posenc.text.tagged import read_tagged
 from keras_posenc.training import to_jsonl, to_tsv
 from keras_posenc.training.finetuning.classify import Prediction
-from keras_posenc.untrusted import CONTROLS, cell, quote, shorten, visible
 
 pytestmark = pytest.mark.once
 

@@ -24,21 +24,10 @@ SOURCES = {
 
 # Low to high. A room imports itself and lower rooms; two rooms on one floor do not see each other.
 FLOORS = [
-    (
-        "backend",
-        "checks",
-        "argument_aliases",
-        "hints",
-        "hub_names",
-        "untrusted",
-        "writing",
-        "installed",
-        "lazy",
-    ),
-    ("adapter_directories", "companions", "expected", "hub_download", "maps", "nested_layers"),
+    ("backend", "arguments", "files"),
+    ("keras_support", "folders", "maps"),
     ("positions",),
     ("encodings",),
-    ("extension",),
     ("attention",),
     ("layers",),
     ("checkpoints",),
@@ -67,7 +56,7 @@ LAZY = {
     "tokenizers": ("text/",),
     "rjieba": ("text/words.py",),
     "keras_hub": ("adapters/keras_hub.py", "checkpoints/keras_hub/writing.py"),
-    "huggingface_hub": ("hub_download.py",),
+    "huggingface_hub": ("folders/download.py",),
     "matplotlib": ("analysis/plot.py",),
     "pyarrow": ("retrieval/vector_files.py", "text/parquet.py"),
     "transformers": (),

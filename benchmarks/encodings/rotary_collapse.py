@@ -30,7 +30,7 @@ from keras_posenc import tasks
 from keras_posenc.analysis import attention_inputs, rotary_terms_of
 from keras_posenc.analysis.plot import COLOURS, styled, to_svg
 from keras_posenc.attention.gau import GatedAttentionUnit
-from keras_posenc.writing import write_text
+from keras_posenc.files.writing import write_text
 
 RESULTS = pathlib.Path(__file__).parents[1] / "results" / "rotary_collapse.json"
 LENGTHS = (64, 128, 256, 512, 1024)

@@ -33,11 +33,11 @@ from benchmarks.long_texts import rivals
 from benchmarks.shared.data import CORPORA, MINILM
 from benchmarks.shared.kept import read_rows, write_lines
 from keras_posenc.analysis import plot, write_report, write_stretch_report
+from keras_posenc.files.writing import write_text
 from keras_posenc.metrics.scores import accuracy_by_length
 from keras_posenc.tasks.long_texts import distant_facts
 from keras_posenc.text import Texts, Tokenizer, read_texts
 from keras_posenc.training import Classify, finetune, predict, stretch, stretch_summary
-from keras_posenc.writing import write_text
 
 RESULTS = pathlib.Path(__file__).parents[1] / "results" / "distant_facts.json"
 # Words between the two facts: within 512 tokens, never within, and up to 4,096.

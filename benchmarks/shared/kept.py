@@ -11,7 +11,7 @@ import time
 
 import keras
 
-from keras_posenc.writing import write_text
+from keras_posenc.files.writing import write_text
 
 
 def options(doc, results, folder, seeds=(0, 1, 2)):

@@ -34,8 +34,8 @@ from keras_posenc import (
 )
 from keras_posenc.analysis.plot import COLOURS, MARKERS, styled, to_svg
 from keras_posenc.backend.seeding import set_random_seed
+from keras_posenc.files.writing import write_text
 from keras_posenc.training.schedules import cosine_warmup
-from keras_posenc.writing import write_text
 
 RESULTS = pathlib.Path(__file__).parents[1] / "results" / "recovery.json"
 CORPUS = f"{CORPORA}/book-excerpts.tab"

@@ -9,8 +9,8 @@ except ImportError:
     raise ImportError("This adapter needs KerasHub: pip install keras-hub") from None
 
 from keras_posenc.backend.keras_names import maker_of
+from keras_posenc.files.untrusted import quote
 from keras_posenc.models.model import model_on
-from keras_posenc.untrusted import quote
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")

@@ -22,7 +22,7 @@ from keras_posenc.analysis.observe import (
 from keras_posenc.analysis.plot import require_matplotlib
 from keras_posenc.analysis.report import write_report
 from keras_posenc.analysis.stretching import write_stretch_report
-from keras_posenc.lazy import names_on_request
+from keras_posenc.keras_support.lazy import names_on_request
 
 __all__ = [
     "attention_inputs",

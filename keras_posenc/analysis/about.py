@@ -5,7 +5,7 @@ import inspect
 import json
 
 from keras_posenc.analysis.page import code, escaped, pairs, table
-from keras_posenc.extension import Extension
+from keras_posenc.models.extension import Extension
 from keras_posenc.training import Optimizer, Source, contextualize, finetune, stretch
 from keras_posenc.training.contextual.recipe import ContextualRecipe
 from keras_posenc.training.finetuning.recipe import FinetuneRecipe

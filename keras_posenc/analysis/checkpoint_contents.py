@@ -4,19 +4,19 @@ import dataclasses
 import json
 import math
 
-from keras_posenc.adapter_directories import base_of
 from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.checkpoints.load import Loader
 from keras_posenc.checkpoints.reader import folder_of
-from keras_posenc.extension import Extension, former_arguments
-from keras_posenc.hub_names import from_hub
+from keras_posenc.files.untrusted import read_object, shorten
+from keras_posenc.folders.hub_names import from_hub
+from keras_posenc.folders.lora import base_of
 from keras_posenc.models.config_file import CONFIG_NAMES, read_config
 from keras_posenc.models.config_size import check_size, fit_labels
+from keras_posenc.models.extension import Extension, former_arguments
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.families import FAMILIES
 from keras_posenc.models.heads_in import heads_in
 from keras_posenc.training.runs import with_extension
-from keras_posenc.untrusted import read_object, shorten
 
 RECIPE = "recipe.json"
 MOST_VALUE = 2000  # characters

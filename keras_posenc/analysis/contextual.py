@@ -2,11 +2,11 @@
 
 import pathlib
 
-from keras_posenc import expected as e
 from keras_posenc.analysis import plot
 from keras_posenc.analysis.about import about, settings
 from keras_posenc.analysis.page import details, escaped, picture, section, table, write_page
 from keras_posenc.analysis.run_files import ORIGIN, read_metrics, read_recipe
+from keras_posenc.files import saved_records as e
 from keras_posenc.training.contextual.summary import WAYS
 
 LEAST = 0.95  # rank correlation with the original, below which sentences have changed places

@@ -4,8 +4,8 @@ import contextlib
 import os
 import pathlib
 
-from keras_posenc.adapter_directories import base_of
 from keras_posenc.checkpoints.sentence_transformers import sentence_transformers_files
+from keras_posenc.folders.lora import base_of
 from keras_posenc.text import Tokenizer
 
 

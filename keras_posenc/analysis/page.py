@@ -5,8 +5,8 @@ import html
 import string
 
 from keras_posenc.analysis import plot
-from keras_posenc.untrusted import visible
-from keras_posenc.writing import write_text
+from keras_posenc.files.untrusted import visible
+from keras_posenc.files.writing import write_text
 
 PAGE = string.Template("""\
 <!doctype html>

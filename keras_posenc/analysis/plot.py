@@ -8,8 +8,8 @@ import functools
 import importlib.util
 import math
 
+from keras_posenc.files.untrusted import shorten
 from keras_posenc.text.truncation import LOGGER
-from keras_posenc.untrusted import shorten
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = "osD^vP"

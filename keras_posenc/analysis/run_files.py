@@ -3,9 +3,9 @@
 import csv
 import io
 
-from keras_posenc import expected as e
 from keras_posenc.checkpoints.folder import newest
-from keras_posenc.untrusted import check_inside, read_bytes, read_json, shorten
+from keras_posenc.files import saved_records as e
+from keras_posenc.files.untrusted import check_inside, read_bytes, read_json, shorten
 
 SETS = ("test", "validation")
 # Keys of the metrics and their titles; of files from before there were tasks.

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_posenc.hints import Tensor
+from keras_posenc.arguments.hints import Tensor
 from keras_posenc.maps.columns import slice_axis
 from keras_posenc.maps.grid import Grid
 from keras_posenc.positions import consecutive

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
+from keras_posenc.arguments.hints import Activation, Encodings, Tensor
 from keras_posenc.attention.attention_checks import check_features, listed
 from keras_posenc.attention.call import taking
 from keras_posenc.attention.layer import PositionalAttention
-from keras_posenc.hints import Activation, Encodings, Tensor
 
 # normalization -> the encodings that implement it, appended to those of the user.
 NORMALIZATIONS = {

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
-from keras_posenc import backend, checks
+from keras_posenc import backend
 from keras_posenc import encodings as position_encodings
+from keras_posenc.arguments import checks
+from keras_posenc.arguments.hints import Constraint, Encodings, Initializer, Regularizer
 from keras_posenc.attention.attention_checks import check_features, listed
 from keras_posenc.attention.call import Call, check_call, taking
 from keras_posenc.attention.choose import attend, mesh_size
@@ -15,10 +17,7 @@ from keras_posenc.attention.key_values import Memory, empty_cache
 from keras_posenc.attention.rules import Hooks, Rules
 from keras_posenc.backend.head_groups import repeated_heads
 from keras_posenc.backend.seeding import without_tensorflow
-from keras_posenc.hints import Constraint, Encodings, Initializer, Regularizer
-from keras_posenc.maps.attention_dropout import ATTENTION_DROPOUT, drawn_once
-from keras_posenc.maps.grid import Content
-from keras_posenc.nested_layers import (
+from keras_posenc.keras_support.nested_layers import (
     applied,
     built,
     called,
@@ -26,6 +25,8 @@ from keras_posenc.nested_layers import (
     policy_of_part,
     with_quantized_parts,
 )
+from keras_posenc.maps.attention_dropout import ATTENTION_DROPOUT, drawn_once
+from keras_posenc.maps.grid import Content
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")

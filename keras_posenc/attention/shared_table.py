@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_posenc import encodings as position_encodings
-from keras_posenc.hints import EncodingSpec
+from keras_posenc.arguments.hints import EncodingSpec
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")

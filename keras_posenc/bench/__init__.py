@@ -14,7 +14,7 @@ from keras_posenc.bench.table import (
     read_results,
     to_table,
 )
-from keras_posenc.lazy import names_on_request
+from keras_posenc.keras_support.lazy import names_on_request
 
 __all__ = [
     "Settings",

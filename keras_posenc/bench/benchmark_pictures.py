@@ -6,8 +6,8 @@ from keras_posenc.analysis import pictures
 from keras_posenc.analysis.plot import has_matplotlib, to_svg
 from keras_posenc.bench.settings import file_name
 from keras_posenc.bench.table import curves, curves_by_place
+from keras_posenc.files.writing import write_text
 from keras_posenc.text.truncation import LOGGER
-from keras_posenc.writing import write_text
 
 
 def save_pictures(results, output):

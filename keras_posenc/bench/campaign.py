@@ -10,8 +10,8 @@ import time
 
 import keras
 
-from keras_posenc import checks
 from keras_posenc import encodings as position_encodings
+from keras_posenc.arguments import checks
 from keras_posenc.bench.models import check_room
 from keras_posenc.bench.perplexity_table import perplexity_table
 from keras_posenc.bench.run import Contender
@@ -31,10 +31,10 @@ from keras_posenc.bench.shell_command import commands_of
 from keras_posenc.bench.table import to_table
 from keras_posenc.bench.task_batches import TEST, TRIAL_TEST
 from keras_posenc.checkpoints.folder import owned
+from keras_posenc.files.untrusted import read_json
+from keras_posenc.files.writing import subfolder, write_text
 from keras_posenc.tasks import TASKS
 from keras_posenc.training.progress import printer
-from keras_posenc.untrusted import read_json
-from keras_posenc.writing import subfolder, write_text
 
 # Of the budget: what is left for reading, saving and noise.
 RESERVE = 0.1

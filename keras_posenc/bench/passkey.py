@@ -9,17 +9,17 @@ import time
 import keras
 import numpy as np
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 from keras_posenc.bench.reading import POOLINGS, by_words, embedded, first_rank
 from keras_posenc.bench.settings import file_name, one_part, read_result
 from keras_posenc.checkpoints.folder import owned
-from keras_posenc.extension import Extension
+from keras_posenc.files.writing import subfolder, write_text
 from keras_posenc.models.config_file import read_config
+from keras_posenc.models.extension import Extension
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.tasks.retrieval import needles, passkeys
 from keras_posenc.text import Tokenizer, read_texts
 from keras_posenc.training.progress import printer
-from keras_posenc.writing import subfolder, write_text
 
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192)
 STRETCHES = ("tile", "interpolate", "hierarchical")

@@ -8,7 +8,6 @@ import numpy as np
 from keras import ops
 
 from keras_posenc import backend, tasks
-from keras_posenc import expected as e
 from keras_posenc.backend.seeding import set_random_seed
 from keras_posenc.bench.models import build_model
 from keras_posenc.bench.settings import lengths_of, splits_of, task_of
@@ -22,6 +21,7 @@ from keras_posenc.bench.task_batches import (
     train_batch,
     width,
 )
+from keras_posenc.files import saved_records as e
 from keras_posenc.training.schedules import cosine_warmup
 from keras_posenc.training.training_state import load_state, save_state
 

@@ -5,10 +5,11 @@ import dataclasses
 import inspect
 import re
 
-from keras_posenc import checks, tasks
+from keras_posenc import tasks
+from keras_posenc.arguments import checks
 from keras_posenc.encodings import ENCODINGS
+from keras_posenc.files.untrusted import read_json
 from keras_posenc.positions.random import METHODS
-from keras_posenc.untrusted import read_json
 
 ABSOLUTE = ("sinusoidal", "learned")
 RECURRENT = ("rnn", "lstm", "stack_rnn", "tape_rnn")

@@ -5,7 +5,7 @@ import statistics
 
 from keras_posenc.bench.published_results import published
 from keras_posenc.bench.scores import compared, far_scores, scores, trained_scores, verdicts
-from keras_posenc.untrusted import read_json
+from keras_posenc.files.untrusted import read_json
 
 # Columns that a table has whatever is in them, and those where nothing is written as a dash.
 ALWAYS = ("task", "model", "best", "mean", "worst", "seeds", "steps", "chance")

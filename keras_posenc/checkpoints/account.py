@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from keras_posenc.untrusted import shorten
+from keras_posenc.files.untrusted import shorten
 
 SHOWN = 4  # names spelt out in an error; the account itself lists all
 

@@ -6,10 +6,10 @@ import re
 
 import numpy as np
 
-from keras_posenc.adapter_directories import CONFIG
 from keras_posenc.checkpoints.checkpoint import Checkpoint
-from keras_posenc.hub_names import from_hub
-from keras_posenc.untrusted import check_inside, quote, read_object, shorten
+from keras_posenc.files.untrusted import check_inside, quote, read_object, shorten
+from keras_posenc.folders.hub_names import from_hub
+from keras_posenc.folders.lora import CONFIG
 
 WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 PREFIX = "base_model.model."

@@ -8,7 +8,7 @@ import dataclasses
 import struct
 import zlib
 
-from keras_posenc.untrusted import quote, shorten
+from keras_posenc.files.untrusted import quote, shorten
 
 MOST_ENTRIES = 2**17
 MOST_DIRECTORY = 2**25  # bytes

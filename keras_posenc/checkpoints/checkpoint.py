@@ -7,7 +7,7 @@ import mmap
 import numpy as np
 
 from keras_posenc.checkpoints.crc32c import crc32c
-from keras_posenc.untrusted import check_file, quote
+from keras_posenc.files.untrusted import check_file, quote
 
 ALIGNMENT = 64  # bytes
 STRIPE = 64  # columns

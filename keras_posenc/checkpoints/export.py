@@ -8,7 +8,7 @@ import pathlib
 import keras
 import numpy as np
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 from keras_posenc.checkpoints.checkpoint import numpy_dtype
 from keras_posenc.checkpoints.keras_hub.writing import write_preset, write_tokenizer
 from keras_posenc.checkpoints.load import variables_of
@@ -16,8 +16,8 @@ from keras_posenc.checkpoints.lora import merged_arrays
 from keras_posenc.checkpoints.names import OTHER_OUTPUT, flat_shape
 from keras_posenc.checkpoints.safetensors import write_safetensors
 from keras_posenc.encodings import spec_of
-from keras_posenc.untrusted import quote
-from keras_posenc.writing import alone, make_folder, remove, temporary_folder
+from keras_posenc.files.untrusted import quote
+from keras_posenc.files.writing import alone, make_folder, remove, temporary_folder
 
 POSITIONS = "Embedding-Position/embeddings"
 DTYPES = ("float32", "float16", "bfloat16", "float64")

@@ -5,7 +5,7 @@ import pathlib
 
 from keras_posenc.checkpoints.reader import weight_files
 from keras_posenc.checkpoints.sentence_transformers import module_folders
-from keras_posenc.hub_download import local_path
+from keras_posenc.folders.download import local_path
 
 WEIGHTS = (".safetensors", ".bin", ".keras", ".h5")
 

@@ -6,8 +6,8 @@ import pathlib
 import re
 import socket
 
-from keras_posenc.untrusted import check_inside, check_name, shorten
-from keras_posenc.writing import (
+from keras_posenc.files.untrusted import check_inside, check_name, shorten
+from keras_posenc.files.writing import (
     alone,
     check_folder,
     clear_partials,

@@ -9,7 +9,7 @@ import io
 
 from keras_posenc.checkpoints.archive import read_archive
 from keras_posenc.checkpoints.checkpoint import mapped
-from keras_posenc.untrusted import MOST_JSON, check_file, parse_json, quote, shorten
+from keras_posenc.files.untrusted import MOST_JSON, check_file, parse_json, quote, shorten
 
 ENTRIES = {"metadata.json", "config.json", "model.weights.h5"}
 MOST_OBJECTS = 2**17  # groups and datasets of the weights
@@ -66,7 +66,7 @@ def load_keras(path):
     """
     import keras
 
-    from keras_posenc.nested_layers import numbers_come_later
+    from keras_posenc.keras_support.nested_layers import numbers_come_later
 
     check_file(path)
     try:

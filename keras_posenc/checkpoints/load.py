@@ -11,7 +11,7 @@ from keras_posenc.checkpoints.mismatch_hints import hints
 from keras_posenc.checkpoints.names import KerasNames, flat_shape, is_fresh
 from keras_posenc.checkpoints.reader import open_checkpoint
 from keras_posenc.checkpoints.table_rows import TableRows
-from keras_posenc.untrusted import quote, shorten
+from keras_posenc.files.untrusted import quote, shorten
 
 TOKENS, HEAD = "Embedding-Token/embeddings", "MLM-Output"
 READABLE = ("float16", "bfloat16", "float32", "float64")

@@ -3,7 +3,7 @@
 import re
 
 from keras_posenc.checkpoints.quantized import hint as quantized_hint
-from keras_posenc.untrusted import quote
+from keras_posenc.files.untrusted import quote
 
 # What only this family's names have, and the family as people know it; the first match counts.
 FAMILIES = {

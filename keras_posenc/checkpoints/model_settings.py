@@ -2,9 +2,9 @@
 
 import pathlib
 
-from keras_posenc.adapter_directories import base_of
-from keras_posenc.hub_download import local_path
-from keras_posenc.untrusted import quote, read_object
+from keras_posenc.files.untrusted import quote, read_object
+from keras_posenc.folders.download import local_path
+from keras_posenc.folders.lora import base_of
 
 MODEL_CONFIG = "config_sentence_transformers.json"
 # The names of the prompt of each side, of which the first in a directory counts.

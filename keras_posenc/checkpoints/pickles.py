@@ -9,7 +9,7 @@ import dataclasses
 import pickle
 import struct
 
-from keras_posenc.untrusted import quote, shorten
+from keras_posenc.files.untrusted import quote, shorten
 
 MOST_BYTES = 2**23
 MOST_STEPS = 2**20  # some thirty make a tensor

@@ -2,7 +2,7 @@
 
 import re
 
-from keras_posenc.untrusted import quote, shorten
+from keras_posenc.files.untrusted import quote, shorten
 
 # What quantization libraries put beside a weight, or in its place.
 NAMES = re.compile(

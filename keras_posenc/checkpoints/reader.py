@@ -7,7 +7,6 @@ import re
 
 import numpy as np
 
-from keras_posenc.adapter_directories import base_of
 from keras_posenc.checkpoints.adapter import merge_adapter, read_settings, weights_file
 from keras_posenc.checkpoints.archive import read_archive
 from keras_posenc.checkpoints.checkpoint import Checkpoint, mapped
@@ -17,9 +16,7 @@ from keras_posenc.checkpoints.safetensors import read_safetensors
 from keras_posenc.checkpoints.shards import read_index
 from keras_posenc.checkpoints.tensorflow_file import read_tensorflow
 from keras_posenc.checkpoints.torch_file import read_torch
-from keras_posenc.hub_download import local_path
-from keras_posenc.hub_names import from_hub
-from keras_posenc.untrusted import (
+from keras_posenc.files.untrusted import (
     check_file,
     check_inside,
     check_name,
@@ -27,6 +24,9 @@ from keras_posenc.untrusted import (
     quote,
     shorten,
 )
+from keras_posenc.folders.download import local_path
+from keras_posenc.folders.hub_names import from_hub
+from keras_posenc.folders.lora import base_of
 
 # What is looked for in a directory, in this order; a pattern must match one file only.
 IN_A_DIRECTORY = (

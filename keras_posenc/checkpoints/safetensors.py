@@ -13,7 +13,7 @@ from keras_posenc.checkpoints.checkpoint import (
     numpy_dtype,
 )
 from keras_posenc.checkpoints.quantized import REMEDY
-from keras_posenc.untrusted import MOST_JSON, parse_json, quote, shorten
+from keras_posenc.files.untrusted import MOST_JSON, parse_json, quote, shorten
 
 DTYPES = {
     "F64": "float64",

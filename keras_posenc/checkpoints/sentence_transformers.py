@@ -4,13 +4,10 @@ import json
 import pathlib
 import typing
 
-from keras_posenc.adapter_directories import base_of
 from keras_posenc.checkpoints.model_settings import MODEL_CONFIG, read_model_config
 from keras_posenc.checkpoints.reader import open_checkpoint
 from keras_posenc.checkpoints.shards import is_plain
-from keras_posenc.hub_download import local_path
-from keras_posenc.hub_names import from_hub
-from keras_posenc.untrusted import (
+from keras_posenc.files.untrusted import (
     check_inside,
     parse_json,
     quote,
@@ -18,6 +15,9 @@ from keras_posenc.untrusted import (
     read_object,
     shorten,
 )
+from keras_posenc.folders.download import local_path
+from keras_posenc.folders.hub_names import from_hub
+from keras_posenc.folders.lora import base_of
 
 MODULES = "modules.json"
 MOST_MODULES = 32

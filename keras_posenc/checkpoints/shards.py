@@ -2,7 +2,7 @@
 
 import pathlib
 
-from keras_posenc.untrusted import check_inside, parse_json, quote, read_bytes, shorten
+from keras_posenc.files.untrusted import check_inside, parse_json, quote, read_bytes, shorten
 
 LONGEST = 255  # characters of a file's name
 

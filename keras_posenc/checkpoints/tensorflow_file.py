@@ -16,7 +16,7 @@ from keras_posenc.checkpoints.checkpoint import (
     numpy_dtype,
 )
 from keras_posenc.checkpoints.leveldb import read_message, read_table, unmasked
-from keras_posenc.untrusted import (
+from keras_posenc.files.untrusted import (
     check_file,
     check_inside,
     check_pointer,

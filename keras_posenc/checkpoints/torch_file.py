@@ -19,7 +19,7 @@ from keras_posenc.checkpoints.checkpoint import (
     numpy_dtype,
 )
 from keras_posenc.checkpoints.pickles import MOST_BYTES, STATE_DICT, Maker, RefusedError, Unpickler
-from keras_posenc.untrusted import quote, shorten
+from keras_posenc.files.untrusted import quote, shorten
 
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 

@@ -6,7 +6,7 @@ import re
 import sys
 import textwrap
 
-from keras_posenc.argument_aliases import argument_here
+from keras_posenc.arguments.aliases import argument_here
 from keras_posenc.cli.commands import (
     COMMANDS,
     FLOAT,
@@ -16,7 +16,7 @@ from keras_posenc.cli.commands import (
 )
 from keras_posenc.cli.options import FEWEST, GROUPS, number_or_none, numbers
 from keras_posenc.cli.signatures import COMPUTED, REQUIRED, Keyword, constant, describe
-from keras_posenc.untrusted import visible
+from keras_posenc.files.untrusted import visible
 
 # How an entry of `Args:` starts with a type, and what argparse takes for it.
 TYPE = re.compile(

@@ -4,9 +4,9 @@ import errno
 import os
 import pathlib
 
-from keras_posenc.hub_download import local_path
-from keras_posenc.hub_names import from_hub
-from keras_posenc.untrusted import check_name
+from keras_posenc.files.untrusted import check_name
+from keras_posenc.folders.download import local_path
+from keras_posenc.folders.hub_names import from_hub
 
 MODELS = ("checkpoint", "directory", "reranker")
 PATTERNS = ("corpus", "train")  # of several files, with --cache

@@ -13,10 +13,10 @@ from keras_posenc.cli.python_text import (
     replace_file,
 )
 from keras_posenc.cli.signatures import describe
-from keras_posenc.writing import is_same
+from keras_posenc.files.writing import is_same
 
 PREDICTIONS = (".csv", ".tsv", ".jsonl")
-REPLACING = "from keras_posenc.writing import replacing"
+REPLACING = "from keras_posenc.files.writing import replacing"
 
 
 def _finetune(arguments):
@@ -79,7 +79,7 @@ def _evaluate(arguments):
     return program(
         output and "import json\nimport pathlib\n",
         "from keras_posenc.training import evaluate, summary",
-        output and "from keras_posenc.writing import write_text",
+        output and "from keras_posenc.files.writing import write_text",
         "",
         output and f"{folder}.mkdir(parents=True, exist_ok=True)",
         f"metrics = {call('evaluate', *positional, **arguments, **_progress())}",

@@ -7,7 +7,7 @@ import re
 import sys
 import warnings
 
-from keras_posenc.untrusted import visible_lines
+from keras_posenc.files.untrusted import visible_lines
 
 # What errors write behind an argument: `text` (--text-column), overwrite=True (--overwrite).
 WITH_OPTION = re.compile(r"[\w=`\"]+ \((--[\w -]+)\)")

@@ -27,9 +27,9 @@ from keras_posenc.encodings.sinks import SinkLogits
 from keras_posenc.encodings.transformer_xl import TransformerXLRelative
 from keras_posenc.encodings.window import Window
 from keras_posenc.encodings.xpos import XPos
-from keras_posenc.lazy import names_on_request
+from keras_posenc.files.untrusted import quote
+from keras_posenc.keras_support.lazy import names_on_request
 from keras_posenc.maps.grid import Grid
-from keras_posenc.untrusted import quote
 
 __all__ = [
     "ALiBi",

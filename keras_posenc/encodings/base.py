@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import keras
 from keras import ops
 
+from keras_posenc.arguments.hints import Tensor
 from keras_posenc.backend.head_groups import repeated_heads
-from keras_posenc.hints import Tensor
 from keras_posenc.maps.grid import Grid
 
 # The methods of an encoding that attention calls.

@@ -4,10 +4,11 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_posenc import backend, checks
+from keras_posenc import backend
+from keras_posenc.arguments import checks
+from keras_posenc.arguments.hints import Initializer
 from keras_posenc.encodings.base import Encoding, Execution
 from keras_posenc.encodings.separable import before_softplus
-from keras_posenc.hints import Initializer
 from keras_posenc.maps.diagonals import map_of_distances
 
 

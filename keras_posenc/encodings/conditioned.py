@@ -3,10 +3,11 @@
 import keras
 from keras import ops
 
-from keras_posenc import backend, checks
+from keras_posenc import backend
+from keras_posenc.arguments import checks
+from keras_posenc.arguments.hints import Initializer
 from keras_posenc.encodings.base import Encoding, Execution
 from keras_posenc.encodings.relative import whole_distance
-from keras_posenc.hints import Initializer
 from keras_posenc.maps.columns import band
 from keras_posenc.maps.diagonals import diagonal_distances, map_of_diagonals, prefers_diagonals
 

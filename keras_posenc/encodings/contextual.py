@@ -5,11 +5,12 @@ import math
 import keras
 from keras import ops
 
-from keras_posenc import backend, checks
+from keras_posenc import backend
+from keras_posenc.arguments import checks
 from keras_posenc.encodings.base import Encoding, Execution
+from keras_posenc.keras_support.nested_layers import built, policy_of_part, with_quantized_parts
 from keras_posenc.maps.columns import LastColumns
 from keras_posenc.maps.sums import sum_from_right
-from keras_posenc.nested_layers import built, policy_of_part, with_quantized_parts
 
 GATES = ("query_key", "separate_keys", "values")
 SCALINGS = ("after", "before")

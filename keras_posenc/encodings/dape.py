@@ -3,11 +3,11 @@
 import keras
 from keras import ops
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 from keras_posenc.encodings.base import Encoding, Execution
 from keras_posenc.encodings.bias import FIRE, KERPLE, T5Bias
 from keras_posenc.encodings.log_cpb import LogCPB
-from keras_posenc.nested_layers import built
+from keras_posenc.keras_support.nested_layers import built
 
 BIASES = {"fire": FIRE, "kerple": KERPLE, "log_cpb": LogCPB, "t5": T5Bias}
 SLOPE = 0.01

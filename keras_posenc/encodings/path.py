@@ -5,9 +5,10 @@ import math
 import keras
 from keras import ops
 
-from keras_posenc import backend, checks
+from keras_posenc import backend
+from keras_posenc.arguments import checks
+from keras_posenc.arguments.hints import Initializer
 from keras_posenc.encodings.base import Encoding, Execution
-from keras_posenc.hints import Initializer
 from keras_posenc.maps.columns import slice_axis
 
 # Most tokens whose transformations are multiplied at once.

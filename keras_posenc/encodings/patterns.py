@@ -1,7 +1,7 @@
 """Layer patterns: encodings that differ from layer to layer."""
 
-from keras_posenc import checks
-from keras_posenc.hints import Encodings
+from keras_posenc.arguments import checks
+from keras_posenc.arguments.hints import Encodings
 
 
 def alternate(number_of_layers: int, every: int, full: Encodings, local: Encodings):

@@ -11,9 +11,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_posenc import backend, checks
+from keras_posenc import backend
+from keras_posenc.arguments import checks
+from keras_posenc.arguments.hints import Initializer
 from keras_posenc.encodings.base import Encoding, Execution
-from keras_posenc.hints import Initializer
 from keras_posenc.maps.columns import band
 
 # As BERT initialises its tables.

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
-from keras_posenc import backend, checks
+from keras_posenc import backend
+from keras_posenc.arguments import checks
 from keras_posenc.encodings.base import Execution
 from keras_posenc.encodings.rotary import RotaryEmbedding
 

@@ -6,7 +6,7 @@ import math
 import numbers
 
 from keras_posenc.encodings import frequencies
-from keras_posenc.untrusted import quote
+from keras_posenc.files.untrusted import quote
 
 # Other names in published configs; "mrope" leaves the frequencies as they are.
 ALIASES = {"su": "longrope", "mrope": "default"}

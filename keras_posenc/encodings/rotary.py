@@ -7,7 +7,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_posenc import backend, checks
+from keras_posenc import backend
+from keras_posenc.arguments import checks
+from keras_posenc.arguments.hints import Initializer
 from keras_posenc.backend.shared_pass import shared
 from keras_posenc.encodings.base import Encoding
 from keras_posenc.encodings.ladder import BY_LENGTH, Ladder
@@ -17,7 +19,6 @@ from keras_posenc.encodings.rotary_arguments import (
     checked_size,
     one_of,
 )
-from keras_posenc.hints import Initializer
 from keras_posenc.maps.grid import Grid
 from keras_posenc.positions import consecutive
 from keras_posenc.positions.angles import angles

@@ -5,7 +5,7 @@ import math
 import keras
 from keras import ops
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 from keras_posenc.encodings.base import Encoding
 
 LOG_N_VARIANTS = ("log_n", "softmax_plus", "yarn")

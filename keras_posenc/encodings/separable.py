@@ -6,9 +6,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
+from keras_posenc.arguments.hints import Initializer
 from keras_posenc.encodings.base import Encoding, Execution
-from keras_posenc.hints import Initializer
 from keras_posenc.positions.angles import angles
 
 PAIRS = "sines and cosines come in pairs; its default is the head size"

@@ -2,8 +2,8 @@
 
 import keras
 
+from keras_posenc.arguments.hints import Initializer
 from keras_posenc.encodings.base import Encoding
-from keras_posenc.hints import Initializer
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")

@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 from keras_posenc.encodings.base import Encoding
 
 

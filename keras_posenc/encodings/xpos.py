@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 from keras_posenc.encodings.base import Execution
 from keras_posenc.encodings.rotary import RotaryEmbedding
 from keras_posenc.encodings.rotation import times_features

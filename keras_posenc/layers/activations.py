@@ -3,7 +3,7 @@
 import keras
 
 from keras_posenc import backend
-from keras_posenc.untrusted import quote
+from keras_posenc.files.untrusted import quote
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")

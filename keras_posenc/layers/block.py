@@ -2,7 +2,7 @@
 
 import functools
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 from keras_posenc.layers.dropout import Dropout
 from keras_posenc.layers.token_embedding import AddTo
 

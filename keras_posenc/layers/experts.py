@@ -5,9 +5,10 @@ import dataclasses
 import keras
 from keras import ops
 
-from keras_posenc import backend, checks
-from keras_posenc.hints import Initializer
-from keras_posenc.nested_layers import initializer_of_part
+from keras_posenc import backend
+from keras_posenc.arguments import checks
+from keras_posenc.arguments.hints import Initializer
+from keras_posenc.keras_support.nested_layers import initializer_of_part
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")

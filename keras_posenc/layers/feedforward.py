@@ -2,8 +2,8 @@
 
 import keras
 
-from keras_posenc import checks
-from keras_posenc.nested_layers import (
+from keras_posenc.arguments import checks
+from keras_posenc.keras_support.nested_layers import (
     applied,
     built,
     initializer_of_part,

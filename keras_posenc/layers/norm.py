@@ -3,9 +3,10 @@
 import keras
 from keras import ops
 
-from keras_posenc import backend, checks
-from keras_posenc.hints import Activation, Initializer
-from keras_posenc.nested_layers import built, policy_of_part, with_quantized_parts
+from keras_posenc import backend
+from keras_posenc.arguments import checks
+from keras_posenc.arguments.hints import Activation, Initializer
+from keras_posenc.keras_support.nested_layers import built, policy_of_part, with_quantized_parts
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")

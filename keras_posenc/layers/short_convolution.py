@@ -3,9 +3,9 @@
 import keras
 from keras import ops
 
-from keras_posenc import checks
-from keras_posenc.hints import Initializer
-from keras_posenc.nested_layers import (
+from keras_posenc.arguments import checks
+from keras_posenc.arguments.hints import Initializer
+from keras_posenc.keras_support.nested_layers import (
     applied,
     built,
     initializer_of_part,

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 from keras_posenc.losses.similarity import batch_cosines, unit
 
 

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_posenc import backend
-from keras_posenc.untrusted import quote
+from keras_posenc.files.untrusted import quote
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_posenc.untrusted import shorten
+from keras_posenc.files.untrusted import shorten
 
 # Borders of the length groups: a group is borders[k] < tokens <= borders[k + 1].
 LENGTH_BORDERS = (0, 128, 256, 512, 1024, 2048, 4096)

@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from keras_posenc.lazy import names_on_request
+from keras_posenc.keras_support.lazy import names_on_request
 
 if TYPE_CHECKING:
-    from keras_posenc.extension import Extension
     from keras_posenc.models.config import Config
     from keras_posenc.models.config_file import read_config
+    from keras_posenc.models.extension import Extension
     from keras_posenc.models.factory import build_transformer_model
     from keras_posenc.models.families import FAMILIES, Family, register_family
     from keras_posenc.models.generation import Generator

@@ -4,14 +4,14 @@ import dataclasses
 
 import keras
 
-from keras_posenc.extension import Extension
+from keras_posenc.files.untrusted import quote
 from keras_posenc.models.config import FIELDS
+from keras_posenc.models.extension import Extension
 from keras_posenc.models.families import FAMILIES
 from keras_posenc.models.families.family import ALIASES, nearest
 from keras_posenc.models.families.keys import REQUIRED_VALUES, SPECIAL_TOKENS
 from keras_posenc.models.heads_in import read_head
 from keras_posenc.models.options import KEYWORDS
-from keras_posenc.untrusted import quote
 
 
 def sort_arguments(arguments, model, others):

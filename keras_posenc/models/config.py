@@ -4,8 +4,9 @@ import dataclasses
 
 import numpy as np
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 from keras_posenc.checkpoints.quantized import KEYS as QUANTIZED
+from keras_posenc.files.untrusted import quote
 from keras_posenc.layers.block import NORM_PLACES
 from keras_posenc.layers.norm import NORMS
 from keras_posenc.maps.attention_dropout import ATTENTION_DROPOUT
@@ -15,7 +16,6 @@ from keras_posenc.models.families.family import ALIASES
 from keras_posenc.models.families.keys import SPECIAL_TOKENS
 from keras_posenc.models.families.task_heads import saved_head
 from keras_posenc.models.label_names import read_label_names
-from keras_posenc.untrusted import quote
 
 # Size -> the largest plausible value. A config from an unknown source cannot ask for more. If
 # there is a checkpoint, its size is a further bound.

@@ -3,11 +3,19 @@
 import dataclasses
 import os
 
-from keras_posenc.adapter_directories import base_of
 from keras_posenc.checkpoints.keras_hub.reading import is_preset, read_preset_config
 from keras_posenc.checkpoints.quantized import check_config as check_quantized
-from keras_posenc.hub_download import local_path
-from keras_posenc.hub_names import from_hub
+from keras_posenc.files.untrusted import (
+    check_inside,
+    check_name,
+    parse_json,
+    quote,
+    read_bytes,
+    shorten,
+)
+from keras_posenc.folders.download import local_path
+from keras_posenc.folders.hub_names import from_hub
+from keras_posenc.folders.lora import base_of
 from keras_posenc.models.config import CHOICES, FIELDS, FLAGS, WITH_ENCODINGS, Config, plain
 from keras_posenc.models.config_names import check_names, check_specs
 from keras_posenc.models.families import FAMILIES, choose_family
@@ -20,14 +28,6 @@ from keras_posenc.models.families.keys import (
     REQUIRED_VALUES,
     check_finite,
     check_kinds,
-)
-from keras_posenc.untrusted import (
-    check_inside,
-    check_name,
-    parse_json,
-    quote,
-    read_bytes,
-    shorten,
 )
 
 CONFIG_NAMES = ("config.json", "bert_config.json")

@@ -1,8 +1,8 @@
 """The activations and encodings that a config names, checked before anything is built."""
 
 from keras_posenc.encodings import get as get_encoding
+from keras_posenc.files.untrusted import quote
 from keras_posenc.layers import activations
-from keras_posenc.untrusted import quote
 
 MOST_SPEC = 2000  # characters
 MOST_INTEGER = 2**22  # in the arguments of an encoding, except its base

@@ -16,11 +16,11 @@ from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.attention.whole_text import attend_whole
 from keras_posenc.backend.keras_names import mask_of, nodes_by_depth, output_structure, set_mask
 from keras_posenc.backend.shared_pass import sharing
+from keras_posenc.keras_support.nested_layers import applied
 from keras_posenc.layers.dropout import Dropout
 from keras_posenc.layers.feedforward import FeedForward
 from keras_posenc.layers.norm import RMSNormalization
 from keras_posenc.layers.token_embedding import AddTo, BiasAdd, IdEmbedding, TokenEmbedding
-from keras_posenc.nested_layers import applied
 from keras_posenc.positions.learned import LearnedPositionEmbedding
 from keras_posenc.positions.sinusoidal import SinusoidalPositionEmbedding
 

@@ -3,11 +3,11 @@
 import inspect
 import os
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 from keras_posenc.checkpoints.adapter import AdaptedCheckpoint, check_tied
 from keras_posenc.checkpoints.load import Loader
 from keras_posenc.checkpoints.reader import with_adapter
-from keras_posenc.extension import former_arguments
+from keras_posenc.files.untrusted import quote
 from keras_posenc.models.arguments import (
     check_caches,
     check_packed,
@@ -22,11 +22,11 @@ from keras_posenc.models.arguments import (
 )
 from keras_posenc.models.config_file import read_config
 from keras_posenc.models.config_size import check_size, fit_labels
+from keras_posenc.models.extension import former_arguments
 from keras_posenc.models.families import FAMILIES
 from keras_posenc.models.layer_encodings import check_encodings, choose_encodings
 from keras_posenc.models.options import Options
 from keras_posenc.models.transformer import Transformer
-from keras_posenc.untrusted import quote
 
 APPLICATIONS = ("encoder", "lm", "unilm")
 

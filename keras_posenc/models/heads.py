@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 from keras_posenc.layers import activations
 from keras_posenc.models.direct import calls_in
 from keras_posenc.models.families.task_heads import TaskHead

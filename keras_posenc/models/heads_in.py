@@ -1,12 +1,12 @@
 """The heads that a checkpoint has, by the names of their tasks."""
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.checkpoints.keras_hub.backbones import BACKBONES
+from keras_posenc.files.untrusted import quote
 from keras_posenc.models.config_file import read_config
 from keras_posenc.models.families import FAMILIES, choose_family
 from keras_posenc.models.families.task_heads import TASKS, saved_head
-from keras_posenc.untrusted import quote
 
 # Argument of the factory -> a variable that a checkpoint has if and only if it has that head.
 HEADS = {

@@ -1,6 +1,6 @@
 """The names of a head's outputs, in a config."""
 
-from keras_posenc.untrusted import quote
+from keras_posenc.files.untrusted import quote
 
 MOST_LABELS = 2**20
 

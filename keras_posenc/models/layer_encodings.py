@@ -6,10 +6,10 @@ from keras_posenc.encodings import get as get_encoding
 from keras_posenc.encodings.remapped import RemappedRotary
 from keras_posenc.encodings.rope_scaling import read_scaling
 from keras_posenc.encodings.rotary import RotaryEmbedding
+from keras_posenc.files.untrusted import quote
 from keras_posenc.models.config_file import read_config
 from keras_posenc.models.families import FAMILIES
 from keras_posenc.models.families.rope import rescaled
-from keras_posenc.untrusted import quote
 
 
 def choose_encodings(config, named=None, scaling=None):

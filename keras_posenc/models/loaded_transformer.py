@@ -4,9 +4,9 @@ import dataclasses
 
 from keras_posenc.checkpoints.account import Account
 from keras_posenc.encodings import get as get_encoding
+from keras_posenc.files.untrusted import parse_json, quote, shorten
 from keras_posenc.models.config_file import read_config
 from keras_posenc.models.families import FAMILIES
-from keras_posenc.untrusted import parse_json, quote, shorten
 
 
 @dataclasses.dataclass

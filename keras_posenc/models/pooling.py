@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 
 POOLINGS = ("mean", "cls", "max", "last", "weighted_mean", "sqrt_mean")
 

@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 from keras_posenc.checkpoints.sentence_transformers import (
     Module,
     read_activation,

@@ -7,7 +7,7 @@ import re
 import keras
 from keras import ops
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 from keras_posenc.attention.key_values import Overwritten
 from keras_posenc.layers.block import Block, block_parts
 from keras_posenc.layers.dropout import Dropout

@@ -5,11 +5,12 @@ import logging
 import os
 import pathlib
 
-from keras_posenc import backend, checks
+from keras_posenc import backend
+from keras_posenc.arguments import checks
 from keras_posenc.backend.keras_names import layers_in
 from keras_posenc.encodings.base import Encoding
+from keras_posenc.files.writing import alone, make_folder, temporary_folder
 from keras_posenc.models.matrix_products import as_matrix_products
-from keras_posenc.writing import alone, make_folder, temporary_folder
 
 FORMATS = {".onnx": "onnx", ".tflite": "litert"}
 

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_posenc.attention.shared_table import SharedTable
+from keras_posenc.keras_support.nested_layers import Stored
 from keras_posenc.layers import activations
 from keras_posenc.layers.block import Block, block_parts
 from keras_posenc.layers.dropout import Dropout
@@ -15,7 +16,6 @@ from keras_posenc.layers.token_embedding import AddTo, BiasAdd, IdEmbedding, Mas
 from keras_posenc.models import config_layers
 from keras_posenc.models.heads import add_head
 from keras_posenc.models.model import TransformerModel
-from keras_posenc.nested_layers import Stored
 from keras_posenc.positions import PaddedPositionIds
 from keras_posenc.positions.stretched import STRETCHES, position_embedding
 

@@ -3,8 +3,8 @@
 import keras
 from keras import ops
 
-from keras_posenc import checks
-from keras_posenc.hints import Initializer
+from keras_posenc.arguments import checks
+from keras_posenc.arguments.hints import Initializer
 from keras_posenc.positions.absolute import AbsolutePositionEmbedding
 from keras_posenc.positions.position_range import check_length, check_positions
 

@@ -5,7 +5,7 @@ import math
 import keras
 from keras import ops
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 from keras_posenc.positions.consecutive import consecutive
 from keras_posenc.positions.position_range import check_length, check_positions
 

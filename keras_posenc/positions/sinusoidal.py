@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 from keras_posenc.positions.absolute import AbsolutePositionEmbedding
 from keras_posenc.positions.angles import angles
 

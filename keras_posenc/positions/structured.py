@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 
 
 class _DigitPositionIds(keras.layers.Layer):

@@ -4,8 +4,9 @@ import functools
 
 import keras
 
-from keras_posenc import backend, checks
-from keras_posenc.argument_aliases import check_arguments
+from keras_posenc import backend
+from keras_posenc.arguments import checks
+from keras_posenc.arguments.aliases import check_arguments
 
 ALL = "all"
 

@@ -9,7 +9,7 @@ import os
 
 import numpy as np
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 from keras_posenc.processes.devices import check_pool, on_devices, processes_of
 from keras_posenc.processes.pool import computing
 from keras_posenc.processes.shards import read_shard

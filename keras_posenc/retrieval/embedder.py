@@ -7,7 +7,7 @@ import functools
 import numpy as np
 
 from keras_posenc.checkpoints.model_settings import read_similarity
-from keras_posenc.hub_download import local_path
+from keras_posenc.folders.download import local_path
 from keras_posenc.retrieval.prediction import ranked
 from keras_posenc.text.documents import check_list
 

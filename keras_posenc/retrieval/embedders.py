@@ -14,7 +14,8 @@ from keras_posenc.checkpoints.sentence_transformers import (
     is_embedder,
     kinds_in,
 )
-from keras_posenc.hub_download import local_path
+from keras_posenc.files.untrusted import read_object
+from keras_posenc.folders.download import local_path
 from keras_posenc.retrieval.cross_encoder.reranker import Reranker
 from keras_posenc.retrieval.dense.embedder import DenseEmbedder
 from keras_posenc.retrieval.embedder import Embedder
@@ -24,7 +25,6 @@ from keras_posenc.retrieval.late_interaction.files import is_stanford
 from keras_posenc.retrieval.readings import LateSpans, is_late, reading_of
 from keras_posenc.retrieval.sparse.embedder import SparseEmbedder
 from keras_posenc.training.saved_models import is_finetuned
-from keras_posenc.untrusted import read_object
 
 CLASSES = {
     EMBEDDER: DenseEmbedder,

@@ -7,17 +7,17 @@ import pathlib
 
 import numpy as np
 
-from keras_posenc import expected as e
 from keras_posenc.checkpoints.fingerprint import fingerprint, hash_of, hash_of_all
 from keras_posenc.checkpoints.folder import newest
-from keras_posenc.companions import check_file_is_ours, companion, identify, is_identified
-from keras_posenc.extension import FORMER, former_extension
-from keras_posenc.hub_download import local_path
+from keras_posenc.files import saved_records as e
+from keras_posenc.files.side_files import check_file_is_ours, companion, identify, is_identified
+from keras_posenc.files.untrusted import check_inside, quote, read_json
+from keras_posenc.files.writing import write_text
+from keras_posenc.folders.download import local_path
+from keras_posenc.models.extension import FORMER, former_extension
 from keras_posenc.retrieval.nearest import lengths_of
 from keras_posenc.text.truncation import LOGGER
 from keras_posenc.training.saved_models import is_finetuned
-from keras_posenc.untrusted import check_inside, quote, read_json
-from keras_posenc.writing import write_text
 
 KEYS = ("directory", "model", "vectors", "settings", "first", "texts")
 EXPECTED = e.keys(

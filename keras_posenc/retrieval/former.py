@@ -4,9 +4,9 @@ import functools
 import inspect
 import typing
 
-from keras_posenc import checks
-from keras_posenc.argument_aliases import check_arguments
-from keras_posenc.extension import FORMER, former_extension
+from keras_posenc.arguments import checks
+from keras_posenc.arguments.aliases import check_arguments
+from keras_posenc.models.extension import FORMER, former_extension
 from keras_posenc.retrieval.readings import Chunks, LateChunks, LateSpans
 
 READING = ("chunks", "late", "overlap", "spans")

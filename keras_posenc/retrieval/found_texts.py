@@ -2,11 +2,11 @@
 
 import os
 
+from keras_posenc.files.untrusted import quote
 from keras_posenc.text import read_texts
 from keras_posenc.text.documents import check_list
 from keras_posenc.text.files import ids_in
 from keras_posenc.text.ids import id_text, parts_of_file
-from keras_posenc.untrusted import quote
 
 
 def found_texts(texts, column, by_row, wanted):

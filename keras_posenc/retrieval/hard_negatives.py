@@ -5,8 +5,8 @@ import os
 
 import numpy as np
 
-from keras_posenc import checks
-from keras_posenc.hub_download import local_path
+from keras_posenc.arguments import checks
+from keras_posenc.folders.download import local_path
 from keras_posenc.metrics.scores import unit_rows
 from keras_posenc.processes.together import is_first
 from keras_posenc.retrieval.cross_encoder.reranker import Reranker, check_one_output

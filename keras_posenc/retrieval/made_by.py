@@ -1,6 +1,7 @@
 """The model that made vectors, to be opened for queries to them."""
 
 from keras_posenc.checkpoints.model_settings import read_prompts
+from keras_posenc.files.untrusted import quote
 from keras_posenc.retrieval.dense.embedder import DenseEmbedder
 from keras_posenc.retrieval.embedders import Opening
 from keras_posenc.retrieval.embedding_record import check_model
@@ -9,7 +10,6 @@ from keras_posenc.retrieval.late_interaction.vectors import MultiVectors
 from keras_posenc.retrieval.sparse.embedder import SparseEmbedder
 from keras_posenc.retrieval.sparse.vectors import SparseVectors
 from keras_posenc.training.saved_models import is_finetuned, prompts_of
-from keras_posenc.untrusted import quote
 
 # What makes each kind of vectors; dense ones are arrays.
 EMBEDDERS = {MultiVectors: LateInteraction, SparseVectors: SparseEmbedder}

@@ -1,15 +1,15 @@
 """What opens an encoder's directory for texts of a given length: its tokenizer and arguments."""
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 from keras_posenc.checkpoints.model_settings import prompt_of_side, read_prompts
 from keras_posenc.checkpoints.sentence_transformers import read_longest
-from keras_posenc.extension import Extension
+from keras_posenc.files.untrusted import quote
 from keras_posenc.models.config_file import read_config
+from keras_posenc.models.extension import Extension
 from keras_posenc.text import Tokenizer
 from keras_posenc.text.truncation import LOGGER
 from keras_posenc.training.saved_models import is_finetuned, load_finetuned, prompts_of
 from keras_posenc.training.vocabulary_check import check_table, padding_id
-from keras_posenc.untrusted import quote
 
 
 def read_encoder(transformer, *, max_length, extension, pair=False):

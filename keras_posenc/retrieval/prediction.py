@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from keras_posenc import backend, checks
+from keras_posenc import backend
+from keras_posenc.arguments import checks
 from keras_posenc.models.inputs import inputs_of
 from keras_posenc.text import TextBatches
 from keras_posenc.text.shapes import longest_length, prepare_predictions, shape_options

@@ -5,7 +5,7 @@ import hashlib
 
 import numpy as np
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 from keras_posenc.text.documents import check_list
 
 

@@ -9,8 +9,8 @@ from keras_posenc.checkpoints.export import save_checkpoint
 from keras_posenc.checkpoints.folder import replacing_together
 from keras_posenc.checkpoints.safetensors import write_safetensors
 from keras_posenc.checkpoints.sentence_transformers import MODULES
-from keras_posenc.untrusted import read_object
-from keras_posenc.writing import write_text
+from keras_posenc.files.untrusted import read_object
+from keras_posenc.files.writing import write_text
 
 
 def save_as_read(model, tokenizer, max_length, files, directory, finish=None, cuts=True):

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 from keras_posenc.checkpoints.model_settings import read_similarity
+from keras_posenc.files.untrusted import quote, shorten
 from keras_posenc.retrieval.embedders import Opening
 from keras_posenc.retrieval.embedding_record import recorded_texts
 from keras_posenc.retrieval.former import former_arguments
@@ -13,7 +14,6 @@ from keras_posenc.retrieval.vectors import Vectors
 from keras_posenc.text.documents import kind_of_all
 from keras_posenc.text.ids import id_text
 from keras_posenc.text.json_lines import check_jsonl, write_jsonl
-from keras_posenc.untrusted import quote, shorten
 
 EXCERPT = 100  # characters of a text in a table
 

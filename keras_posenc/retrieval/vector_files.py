@@ -7,10 +7,10 @@ import pathlib
 
 import numpy as np
 
-from keras_posenc.companions import identify
+from keras_posenc.files.side_files import identify
+from keras_posenc.files.untrusted import SURROGATES, json_line, quote
+from keras_posenc.files.writing import check_place, make_folder, replacing
 from keras_posenc.text.ids import id_text, read_ids
-from keras_posenc.untrusted import SURROGATES, json_line, quote
-from keras_posenc.writing import check_place, make_folder, replacing
 
 TABLES = (".jsonl", ".parquet")
 

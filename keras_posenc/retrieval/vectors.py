@@ -7,7 +7,7 @@ import pathlib
 
 import numpy as np
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 from keras_posenc.metrics.scores import unit_rows
 from keras_posenc.retrieval.dense.late_chunking import ChunkVectors
 from keras_posenc.retrieval.embedders import Opening

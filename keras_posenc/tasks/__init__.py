@@ -10,7 +10,7 @@
 
 import difflib
 
-from keras_posenc.lazy import names_on_request
+from keras_posenc.keras_support.lazy import names_on_request
 from keras_posenc.tasks.content_tasks import FlipFlop, SelectiveCopy
 from keras_posenc.tasks.context_free import (
     ModularArithmeticBrackets,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 
 
 class Fixed:

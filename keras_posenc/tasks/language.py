@@ -6,9 +6,9 @@ import re
 
 import numpy as np
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
+from keras_posenc.files.untrusted import check_pointer
 from keras_posenc.tasks.synthetic_task import Task
-from keras_posenc.untrusted import check_pointer
 
 WORD = re.compile(r"\w+|[^\w\s]|\n")
 

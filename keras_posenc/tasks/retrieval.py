@@ -10,7 +10,7 @@ import typing
 
 import numpy as np
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 from keras_posenc.tasks.long_texts import NAMES
 
 SURNAMES = (

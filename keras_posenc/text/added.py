@@ -3,8 +3,8 @@
 import dataclasses
 import itertools
 
+from keras_posenc.files.untrusted import quote
 from keras_posenc.text.importing import import_tokenizers
-from keras_posenc.untrusted import quote
 
 MOST_ADDED = 2**16  # tokens; Gemma has 6,400
 FLAGS = ("lstrip", "rstrip", "single_word", "normalized")

@@ -6,9 +6,9 @@ read or with the first text.
 
 import os
 
+from keras_posenc.files.untrusted import parse_json, quote
 from keras_posenc.text.added import MOST_ADDED
 from keras_posenc.text.expansion_bounds import MOST, growth, steps_of
-from keras_posenc.untrusted import parse_json, quote
 
 MOST_LISTS = 2**22  # and objects; merges and pieces may be lists, of 100 bytes each in Python
 MOST_TOKENS = 2**20  # of a vocabulary; the largest have 2^19

@@ -1,10 +1,10 @@
 """Byte-level BPE from vocab.json and merges.txt, as GPT-2, RoBERTa and Qwen use it."""
 
+from keras_posenc.files.untrusted import check_inside, quote, read_bytes, read_object
 from keras_posenc.text.added import add_tokens, place
 from keras_posenc.text.importing import import_tokenizers, refusals
 from keras_posenc.text.tables import lines_of
 from keras_posenc.text.templates import NOTHING, ROBERTA, template
-from keras_posenc.untrusted import check_inside, quote, read_bytes, read_object
 
 ANGLES = {"pad": "<pad>", "cls": "<s>", "sep": "</s>", "mask": "<mask>", "unk": "<unk>"}
 ANGLES |= {"bos": "<s>", "eos": "</s>"}

@@ -4,9 +4,9 @@ import itertools
 import re
 import typing
 
+from keras_posenc.files.untrusted import quote
 from keras_posenc.text.documents import is_word
 from keras_posenc.text.tables import lines_of
-from keras_posenc.untrusted import quote
 
 # Tags of entities. A tag of this form is believed even where it occurs once.
 SCHEME = re.compile("O|[BIESLMU]-.+")

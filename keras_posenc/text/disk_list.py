@@ -9,8 +9,14 @@ import shutil
 
 import numpy as np
 
-from keras_posenc.untrusted import read_json
-from keras_posenc.writing import alone, clear_partials, make_folder, temporary_folder, write_text
+from keras_posenc.files.untrusted import read_json
+from keras_posenc.files.writing import (
+    alone,
+    clear_partials,
+    make_folder,
+    temporary_folder,
+    write_text,
+)
 
 
 class DiskList(collections.abc.Sequence):

@@ -6,7 +6,7 @@ import typing
 
 import numpy as np
 
-from keras_posenc.untrusted import quote, shorten
+from keras_posenc.files.untrusted import quote, shorten
 
 MOST_IDS = 2**31  # of int32
 SEPARATORS = re.compile(r"[ \t\n\r]")

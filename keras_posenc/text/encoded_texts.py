@@ -7,9 +7,9 @@ import pathlib
 
 import numpy as np
 
+from keras_posenc.files.untrusted import read_json
+from keras_posenc.files.writing import write_text
 from keras_posenc.text.documents import check_list, encode_apart, encode_rows, kind_of_all
-from keras_posenc.untrusted import read_json
-from keras_posenc.writing import write_text
 
 ARRAYS = ("token_ids", "segment_ids", "position_ids", "row_lengths", "text_of", "lengths")
 

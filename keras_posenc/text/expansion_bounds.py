@@ -4,7 +4,7 @@ import base64
 import binascii
 import re
 
-from keras_posenc.untrusted import quote
+from keras_posenc.files.untrusted import quote
 
 MOST = 64  # times; "a" -> "aa" sixty times over would be 2^60
 STEPS = ("normalizers", "pretokenizers", "decoders", "processors")  # the keys of a Sequence

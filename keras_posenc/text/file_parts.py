@@ -3,6 +3,7 @@
 import itertools
 import pathlib
 
+from keras_posenc.files.untrusted import check_pointer
 from keras_posenc.text.delimited import UnendedField, rows_with_ends
 from keras_posenc.text.files import (
     READERS,
@@ -14,7 +15,6 @@ from keras_posenc.text.files import (
 )
 from keras_posenc.text.parquet import parquet_parts
 from keras_posenc.text.tables import fields_in, named_rows
-from keras_posenc.untrusted import check_pointer
 
 STREAMED = (".jsonl", ".parquet", ".csv", ".tsv", ".txt")
 BLOCK = 4096  # lines of a .csv that are parsed together

@@ -6,9 +6,7 @@ import pathlib
 import re
 import typing
 
-from keras_posenc.text.parquet import read_parquet
-from keras_posenc.text.tables import lines_of, read_csv, read_tab, read_tsv
-from keras_posenc.untrusted import (
+from keras_posenc.files.untrusted import (
     UTF_16,
     check_name,
     check_pointer,
@@ -17,6 +15,8 @@ from keras_posenc.untrusted import (
     quote,
     shorten,
 )
+from keras_posenc.text.parquet import read_parquet
+from keras_posenc.text.tables import lines_of, read_csv, read_tab, read_tsv
 
 TEXT_NAMES = ("text", "content", "sentence", "document", "body", "review", "quote")
 BY = '(iconv -f {} -t utf-8, or "CSV UTF-8" in a spreadsheet)'

@@ -2,6 +2,7 @@
 
 import re
 
+from keras_posenc.files.untrusted import quote, shorten
 from keras_posenc.text.files import (
     LABEL_NAMES,
     READERS,
@@ -12,7 +13,6 @@ from keras_posenc.text.files import (
     usual,
 )
 from keras_posenc.text.label_columns import numbers_in
-from keras_posenc.untrusted import quote, shorten
 
 SCORE_NAMES = ("score", "scores", "similarity", "value", "rating", "margin", *LABEL_NAMES)
 GROUP_NAMES = (

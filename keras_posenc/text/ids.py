@@ -1,8 +1,8 @@
 """Ids of the rows of a file, which lead from a result back to its text."""
 
+from keras_posenc.files.untrusted import SURROGATES, quote
 from keras_posenc.text.file_parts import STREAMED, file_parts
 from keras_posenc.text.files import READERS, FilePart, existing_text, ids_in, read_rows
-from keras_posenc.untrusted import SURROGATES, quote
 
 ROWS = 1024  # that are read together
 

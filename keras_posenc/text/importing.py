@@ -2,7 +2,7 @@
 
 import contextlib
 
-from keras_posenc.untrusted import shorten
+from keras_posenc.files.untrusted import shorten
 
 
 def import_tokenizers():

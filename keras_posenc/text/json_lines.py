@@ -2,8 +2,8 @@
 
 import pathlib
 
-from keras_posenc.untrusted import json_line
-from keras_posenc.writing import check_place, make_folder, write_text
+from keras_posenc.files.untrusted import json_line
+from keras_posenc.files.writing import check_place, make_folder, write_text
 
 
 def check_jsonl(output, inputs=()):

@@ -2,7 +2,7 @@
 
 import math
 
-from keras_posenc.untrusted import parse_json, quote
+from keras_posenc.files.untrusted import parse_json, quote
 
 
 def names_in(where, cell):

@@ -1,7 +1,7 @@
 """Texts with spans as Label Studio exports them, in its JSON and JSON-MIN."""
 
+from keras_posenc.files.untrusted import quote, read_json
 from keras_posenc.text.files import TEXT_NAMES, present, text_in, usual
-from keras_posenc.untrusted import quote, read_json
 
 
 def read_label_studio(path, text, label=None):

@@ -4,10 +4,12 @@ import json
 import os
 import pathlib
 
-from keras_posenc.adapter_directories import base_of
 from keras_posenc.checkpoints.keras_hub.tokenizer import find_vocabulary
-from keras_posenc.hub_download import local_path
-from keras_posenc.hub_names import from_hub
+from keras_posenc.files.untrusted import check_inside, read_bytes, shorten
+from keras_posenc.files.writing import make_folder, write_text
+from keras_posenc.folders.download import local_path
+from keras_posenc.folders.hub_names import from_hub
+from keras_posenc.folders.lora import base_of
 from keras_posenc.text.added import add_tokens, place
 from keras_posenc.text.bounds import check_tokenizer
 from keras_posenc.text.byte_level import from_vocab_and_merges
@@ -15,8 +17,6 @@ from keras_posenc.text.importing import import_tokenizers, refusals
 from keras_posenc.text.pieces import from_sentence_piece
 from keras_posenc.text.templates import BERT, ROBERTA, set_ends, template
 from keras_posenc.text.vocabulary import SPECIAL, check_vocabulary, read_vocabulary, special_of
-from keras_posenc.untrusted import check_inside, read_bytes, shorten
-from keras_posenc.writing import make_folder, write_text
 
 MOST_BYTES = 2**26  # of a tokenizer.json; those of 256,000 tokens have half of it
 

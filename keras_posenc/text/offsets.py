@@ -1,6 +1,6 @@
 """Where tokens stand in their text: checks of texts, spans and lists of characters."""
 
-from keras_posenc.untrusted import quote
+from keras_posenc.files.untrusted import quote
 
 # Characters of a text. The library takes 80 bytes for one of ASCII, twice that with offsets.
 MOST_CHARACTERS = 2**23

@@ -2,7 +2,7 @@
 
 import bisect
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 from keras_posenc.text.documents import parts_of
 
 

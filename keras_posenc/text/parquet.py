@@ -1,6 +1,6 @@
 """Tables in Parquet's format, read by pyarrow a part at a time."""
 
-from keras_posenc.untrusted import check_pointer, quote, shorten
+from keras_posenc.files.untrusted import check_pointer, quote, shorten
 
 # What a label or a text may be; other cells, such as dates, become str.
 PLAIN = (str, int, float, bool, list, dict, type(None))

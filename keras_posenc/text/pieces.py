@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from keras_posenc.files.untrusted import quote
 from keras_posenc.text.added import Added, add_tokens, place
 from keras_posenc.text.bounds import check_tree
 from keras_posenc.text.importing import import_tokenizers, refusals
@@ -13,7 +14,6 @@ from keras_posenc.text.sentence_piece import (
     read_sentence_piece,
 )
 from keras_posenc.text.templates import BERT, END, ROBERTA, ends, template
-from keras_posenc.untrusted import quote
 
 SPACE = "▁"
 APART = (UNKNOWN, CONTROL, USER_DEFINED)  # pieces that are found before all others, or never

@@ -5,7 +5,7 @@ import zlib
 
 import numpy as np
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 from keras_posenc.text.documents import encode_rows
 from keras_posenc.text.encoded_texts import EncodedTexts, encode_texts
 from keras_posenc.text.labels import ClassLabels, NextTokenLabels

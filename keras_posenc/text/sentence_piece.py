@@ -8,8 +8,8 @@ import math
 import struct
 
 from keras_posenc.checkpoints.leveldb import read_fields
+from keras_posenc.files.untrusted import read_bytes, shorten
 from keras_posenc.text.expansion_bounds import check_charsmap
-from keras_posenc.untrusted import read_bytes, shorten
 
 MOST_BYTES = 2**26  # of a model; those of 256,000 pieces have 5 MB
 MOST_PIECES = 2**20

@@ -8,8 +8,8 @@ import collections
 import csv
 import io
 
+from keras_posenc.files.untrusted import quote, shorten
 from keras_posenc.text.delimited import NotCSV, read_rows
-from keras_posenc.untrusted import quote, shorten
 
 ORANGE_FLAGS = ("class", "c", "meta", "m", "ignore", "i", "weight", "w")
 

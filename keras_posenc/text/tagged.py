@@ -1,5 +1,6 @@
 """Reading of tagged texts: columns as in CoNLL, JSON lines, exports of annotation tools."""
 
+from keras_posenc.files.untrusted import quote, shorten
 from keras_posenc.text.conll import read_columns, read_conllu
 from keras_posenc.text.documents import is_word
 from keras_posenc.text.files import Texts, decode, existing_text, read_jsonl, read_rows, text_in
@@ -7,7 +8,6 @@ from keras_posenc.text.label_studio import read_label_studio
 from keras_posenc.text.labels.tags import check_spans, check_tags
 from keras_posenc.text.parquet import read_parquet
 from keras_posenc.text.tables import lines_of
-from keras_posenc.untrusted import quote, shorten
 
 OBJECTS = {".jsonl": read_jsonl, ".parquet": read_parquet}
 COLUMNS = (".conll", ".bio", ".iob", ".iob2", ".tsv", ".txt")

@@ -3,8 +3,9 @@
 import keras
 import numpy as np
 
-from keras_posenc import backend, checks
-from keras_posenc.argument_aliases import check_arguments
+from keras_posenc import backend
+from keras_posenc.arguments import checks
+from keras_posenc.arguments.aliases import check_arguments
 from keras_posenc.processes.epoch import Reading
 from keras_posenc.processes.replicas import fill_batch, filled_size, share_of
 from keras_posenc.text.batch_plan import plan_batches

@@ -1,6 +1,6 @@
 """The tokenizer: bert4keras's `encode` on top of the `tokenizers` library."""
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 from keras_posenc.text.argument_aliases import refuse
 from keras_posenc.text.importing import refusals
 from keras_posenc.text.offsets import characters_of, check_texts, in_chunks, without_spaces

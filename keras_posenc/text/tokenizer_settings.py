@@ -6,8 +6,8 @@ import pathlib
 import re
 
 from keras_posenc.checkpoints.keras_hub.tokenizer import preset_settings
+from keras_posenc.files.untrusted import quote, read_object
 from keras_posenc.text.added import FLAGS, MOST_ADDED, Added
-from keras_posenc.untrusted import quote, read_object
 
 ROLES = ("pad", "cls", "sep", "mask", "unk", "bos", "eos")
 NAMING = ("tokenizer_config.json", "special_tokens_map.json")

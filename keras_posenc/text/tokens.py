@@ -3,6 +3,7 @@
 import hashlib
 import json
 
+from keras_posenc.files.untrusted import quote
 from keras_posenc.text.importing import import_tokenizers, refusals
 from keras_posenc.text.loading import find_tokenizer, load, save
 from keras_posenc.text.special_tokens import find_roles, for_texts, keep_apart
@@ -10,7 +11,6 @@ from keras_posenc.text.templates import layout
 from keras_posenc.text.tokenizer_settings import ROLES, TokenizerSettings
 from keras_posenc.text.wordpiece_spacing import join_pieces, join_words
 from keras_posenc.text.words import choose_words, words_first
-from keras_posenc.untrusted import quote
 
 MOST_TOKENS = 2**24  # rows of a table; the largest vocabularies have 2^18
 

@@ -7,7 +7,7 @@ import logging
 
 import numpy as np
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 
 # A line of the log instead of a warning: `max_length` was requested, or is the default. A program
 # that treats warnings as errors should not end because one text of many is long. Without a logging

@@ -1,7 +1,7 @@
 """vocab.txt files: one token per line."""
 
+from keras_posenc.files.untrusted import read_bytes
 from keras_posenc.text.tables import lines_of
-from keras_posenc.untrusted import read_bytes
 
 MOST_LINES = 2**20  # the largest vocabularies have half of them; a line takes 300 bytes of memory
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

@@ -3,8 +3,8 @@
 import collections.abc
 import re
 
+from keras_posenc.files.untrusted import quote
 from keras_posenc.text.importing import import_tokenizers
-from keras_posenc.untrusted import quote
 
 # What BERT takes for Chinese characters, each a word of its own.
 CHINESE = "[㐀-䶿一-鿿豈-﫿\U00020000-\U0002a6df\U0002a700-\U0002ceaf\U0002f800-\U0002fa1f]"

@@ -3,11 +3,11 @@
 import contextlib
 import os
 
+from keras_posenc.files.untrusted import quote
 from keras_posenc.text import Texts
 from keras_posenc.text.disk_list import DiskList, DiskListWriter, built_once, fingerprint_of
 from keras_posenc.text.encoded_texts import encode_parts, open_encoded, write_encoded
 from keras_posenc.text.file_parts import file_parts, paths_of
-from keras_posenc.untrusted import quote
 
 PART = 1024  # texts that are read, or encoded, together
 COLUMNS = ("texts", "labels", "lines")

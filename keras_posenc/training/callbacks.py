@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_posenc import backend
 from keras_posenc.backend.seeding import set_random_seed
-from keras_posenc.untrusted import quote
+from keras_posenc.files.untrusted import quote
 
 # What these do, a run does by itself, or undoes.
 REFUSED = {

@@ -2,7 +2,8 @@
 
 import os
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
+from keras_posenc.files.untrusted import json_line
 from keras_posenc.processes.devices import on_devices
 from keras_posenc.processes.pool import computing
 from keras_posenc.processes.shards import read_shard
@@ -11,7 +12,6 @@ from keras_posenc.text.json_lines import check_jsonl
 from keras_posenc.text.text_stream import TextStream
 from keras_posenc.training.part_file import write_parts
 from keras_posenc.training.saved_models import load_finetuned, task_of
-from keras_posenc.untrusted import json_line
 
 
 @on_devices

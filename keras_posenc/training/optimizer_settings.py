@@ -4,11 +4,11 @@ import dataclasses
 
 import keras
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
+from keras_posenc.files.untrusted import quote
 from keras_posenc.training.optimizer import adamw, rates_by_depth, without_decay
 from keras_posenc.training.schedules import LinearWarmup, cosine_warmup
 from keras_posenc.training.settings import Former, Settings
-from keras_posenc.untrusted import quote
 
 SCHEDULES = {"cosine": cosine_warmup, "linear": LinearWarmup}
 # What `Optimizer` replaced in version 0.5.

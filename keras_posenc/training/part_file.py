@@ -7,19 +7,19 @@ import os
 import pathlib
 
 from keras_posenc import backend
-from keras_posenc import expected as e
 from keras_posenc.checkpoints.folder import LOCK, owned
-from keras_posenc.companions import (
+from keras_posenc.files import saved_records as e
+from keras_posenc.files.side_files import (
     check_folder_is_ours,
     companion,
     identify,
     is_identified,
     remove_files,
 )
+from keras_posenc.files.untrusted import check_inside, read_json
+from keras_posenc.files.writing import check_place, make_folder, open_regular, write_text
 from keras_posenc.training.progress import Progress, printer
 from keras_posenc.training.runs import check_same_run, environment
-from keras_posenc.untrusted import check_inside, read_json
-from keras_posenc.writing import check_place, make_folder, open_regular, write_text
 
 # What is known of the parts that are written; at the end also of the whole file.
 STATE = {"parts": 0, "bytes": 0, "digest": "", "file": None}

@@ -2,7 +2,7 @@
 
 import functools
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 from keras_posenc.processes.devices import on_devices
 from keras_posenc.processes.together import check_processes
 from keras_posenc.training.optimizer_settings import FORMER_OPTIMIZER

@@ -9,9 +9,11 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_posenc import backend, checks
+from keras_posenc import backend
+from keras_posenc.arguments import checks
 from keras_posenc.backend.seeding import set_random_seed
 from keras_posenc.checkpoints import save_checkpoint
+from keras_posenc.files.untrusted import quote
 from keras_posenc.models.config import RATES
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads_in import heads_in
@@ -31,7 +33,6 @@ from keras_posenc.training.cached_texts import cached_texts, cached_tokens
 from keras_posenc.training.progress import SHORT, Progress, printer
 from keras_posenc.training.runs import take_steps
 from keras_posenc.training.training_state import check_space
-from keras_posenc.untrusted import quote
 
 # What is learned -> who attends to whom.
 OBJECTIVES = {"mlm": "encoder", "causal": "lm", "unilm": "unilm"}

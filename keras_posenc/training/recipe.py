@@ -4,10 +4,10 @@ import dataclasses
 
 import keras
 
-from keras_posenc import checks
-from keras_posenc.extension import TABLES, Extension
+from keras_posenc.arguments import checks
 from keras_posenc.models.arguments import trained_extension
 from keras_posenc.models.config import RATES, plain
+from keras_posenc.models.extension import TABLES, Extension
 from keras_posenc.training.callbacks import callback_record
 from keras_posenc.training.optimizer_settings import Optimizer, make_optimizer
 from keras_posenc.training.runs import environment

@@ -15,15 +15,15 @@ import time
 
 import keras
 
-from keras_posenc import expected as e
 from keras_posenc.checkpoints.folder import owned, replacing_together
 from keras_posenc.checkpoints.reader import folder_of, weight_files
-from keras_posenc.extension import Extension
+from keras_posenc.files import saved_records as e
+from keras_posenc.files.untrusted import check_inside, quote, read_json, shorten
+from keras_posenc.files.writing import is_same, write_text
+from keras_posenc.models.extension import Extension
 from keras_posenc.processes.together import by_first, is_first, together
 from keras_posenc.training.progress import Progress, printer
 from keras_posenc.training.training_state import load_state, save_state
-from keras_posenc.untrusted import check_inside, quote, read_json, shorten
-from keras_posenc.writing import is_same, write_text
 
 # Seconds between two states on disk: what a kill can cost.
 SAVE_EVERY = 30

@@ -2,13 +2,13 @@
 
 import pathlib
 
-from keras_posenc import expected as e
-
 # Importing these modules registers our layers, which loading a saved model needs.
 from keras_posenc.checkpoints.folder import newest
 from keras_posenc.checkpoints.keras_file import load_keras
-from keras_posenc.hub_download import local_path
-from keras_posenc.hub_names import from_hub
+from keras_posenc.files import saved_records as e
+from keras_posenc.files.untrusted import read_json
+from keras_posenc.folders.download import local_path
+from keras_posenc.folders.hub_names import from_hub
 from keras_posenc.models import heads  # noqa: F401
 from keras_posenc.text import Tokenizer
 from keras_posenc.training.finetuning.task import POOLS
@@ -21,7 +21,6 @@ from keras_posenc.training.text_model import (
     TextModel,
     check_chunks,
 )
-from keras_posenc.untrusted import read_json
 
 FILES = ("model.keras", LABELS)
 MORE = ("task", "stride", "pad_id", "prompts", "chunks", "pool")

@@ -5,9 +5,9 @@ import functools
 import inspect
 import typing
 
-from keras_posenc import checks
-from keras_posenc.argument_aliases import check_arguments
-from keras_posenc.extension import FORMER, Extension, former_extension
+from keras_posenc.arguments import checks
+from keras_posenc.arguments.aliases import check_arguments
+from keras_posenc.models.extension import FORMER, Extension, former_extension
 
 
 class Settings:

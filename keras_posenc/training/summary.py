@@ -3,7 +3,7 @@
 import functools
 import json
 
-from keras_posenc.untrusted import cell, shorten, visible_json
+from keras_posenc.files.untrusted import cell, shorten, visible_json
 
 SCORES = {"accuracy": "accuracy", "macro_f1": "macro F1", "loss": "loss"}  # of older files
 

@@ -8,10 +8,13 @@ import pathlib
 import keras
 import numpy as np
 
-from keras_posenc import backend, checks
+from keras_posenc import backend
+from keras_posenc.arguments import checks
 from keras_posenc.checkpoints import save_checkpoint
 from keras_posenc.checkpoints.embedder_files import embedder_files
 from keras_posenc.checkpoints.folder import replacing_together
+from keras_posenc.files.untrusted import quote
+from keras_posenc.files.writing import make_folder, replacing, write_text
 from keras_posenc.models.inputs import inputs_of
 from keras_posenc.models.model import TransformerModel, model_on
 from keras_posenc.models.pooling import MaskedPooling
@@ -26,8 +29,6 @@ from keras_posenc.training.finetuning.task import POOLS
 from keras_posenc.training.finetuning.tasks import TASKS
 from keras_posenc.training.progress import BatchProgress
 from keras_posenc.training.vocabulary_check import check_max_length, check_table
-from keras_posenc.untrusted import quote
-from keras_posenc.writing import make_folder, replacing, write_text
 
 # Where a directory has the settings: of a model for a task, and of any other.
 LABELS, SETTINGS = "labels.json", "text_model.json"

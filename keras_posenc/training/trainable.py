@@ -4,10 +4,10 @@ import fnmatch
 import math
 import re
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 from keras_posenc.backend.keras_names import layers_in
 from keras_posenc.checkpoints.load import variables_of
-from keras_posenc.untrusted import quote
+from keras_posenc.files.untrusted import quote
 
 EMBEDDINGS = "embeddings"
 BLOCK = re.compile(r"Transformer-(\d+)-")

@@ -15,11 +15,11 @@ import zipfile
 import numpy as np
 from keras import ops
 
-from keras_posenc import expected as e
 from keras_posenc.checkpoints.archive import read_archive
 from keras_posenc.checkpoints.checkpoint import mapped
-from keras_posenc.untrusted import MOST_JSON, check_inside, parse_json, shorten
-from keras_posenc.writing import replacing
+from keras_posenc.files import saved_records as e
+from keras_posenc.files.untrusted import MOST_JSON, check_inside, parse_json, shorten
+from keras_posenc.files.writing import replacing
 
 EXTRA = "arrays"  # key of the record: how many arrays follow those of the variables
 
@@ -105,7 +105,7 @@ def load_state(path, model, expected=e.anything):
         path: str or path.
         model: a compiled `keras.Model` whose optimizer is built, made in the same way as the saved
             one.
-        expected: what the record must be, an expectation of `keras_posenc.expected`.
+        expected: what the record must be, an expectation of `keras_posenc.files.saved_records`.
 
     Returns:
         The `record` given to `save_state`.

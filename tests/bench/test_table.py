@@ -11,7 +11,7 @@ from keras_posenc.bench import (
     to_table,
 )
 from keras_posenc.bench.published_results import published, source
-from keras_posenc.writing import write_text
+from keras_posenc.files.writing import write_text
 
 pytestmark = pytest.mark.once
 

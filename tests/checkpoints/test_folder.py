@@ -6,7 +6,7 @@ import pytest
 from file_processes import start_process
 
 from keras_posenc.checkpoints import folder
-from keras_posenc.writing import make_folder
+from keras_posenc.files.writing import make_folder
 
 pytestmark = pytest.mark.once
 

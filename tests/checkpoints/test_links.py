@@ -9,11 +9,11 @@ import pytest
 
 from keras_posenc import build_transformer_model
 from keras_posenc.checkpoints.folder import newest
+from keras_posenc.files.untrusted import check_inside
 from keras_posenc.models.config_file import read_config
 from keras_posenc.retrieval import embed
 from keras_posenc.text import Tokenizer
 from keras_posenc.training import load_finetuned, load_text_model
-from keras_posenc.untrusted import check_inside
 
 pytestmark = pytest.mark.once
 

@@ -8,7 +8,7 @@ import pytest
 from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.checkpoints.checkpoint import numpy_dtype
 from keras_posenc.checkpoints.safetensors import DTYPES, write_safetensors
-from keras_posenc.untrusted import MOST_JSON
+from keras_posenc.files.untrusted import MOST_JSON
 
 pytestmark = pytest.mark.once
 

@@ -8,7 +8,7 @@ from keras_posenc.checkpoints import Checkpoint, leveldb, open_checkpoint
 from keras_posenc.checkpoints.crc32c import crc32c
 from keras_posenc.checkpoints.load import load_checkpoint
 from keras_posenc.checkpoints.names import BERT
-from keras_posenc.untrusted import MOST_JSON
+from keras_posenc.files.untrusted import MOST_JSON
 
 pytestmark = pytest.mark.once
 

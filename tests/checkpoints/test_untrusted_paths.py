@@ -8,9 +8,9 @@ import pytest
 
 from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.checkpoints.safetensors import write_safetensors
+from keras_posenc.files.untrusted import MOST_JSON
 from keras_posenc.models.config_file import read_config
 from keras_posenc.text import Tokenizer
-from keras_posenc.untrusted import MOST_JSON
 
 pytestmark = pytest.mark.once
 

@@ -15,8 +15,8 @@ from keras_posenc.cli.arguments import parser
 from keras_posenc.cli.commands import COMMANDS, PLOTS, TASK_CLASSES
 from keras_posenc.cli.options import GROUPS
 from keras_posenc.cli.programs import PROGRAMS
-from keras_posenc.extension import TABLES
 from keras_posenc.models import pooling
+from keras_posenc.models.extension import TABLES
 from keras_posenc.training import pretraining, recipe
 from keras_posenc.training.finetuning.tasks import TASKS
 from keras_posenc.training.optimizer_settings import SCHEDULES

@@ -19,7 +19,7 @@ from keras_posenc.cli import interrupts, main
 from keras_posenc.cli.arguments import parser
 from keras_posenc.cli.files import check_files
 from keras_posenc.cli.wording import in_options
-from keras_posenc.untrusted import CONTROLS
+from keras_posenc.files.untrusted import CONTROLS
 
 pytestmark = pytest.mark.once
 

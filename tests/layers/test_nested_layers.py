@@ -4,7 +4,7 @@ import pytest
 from keras import ops
 
 from keras_posenc.attention.layer import PositionalAttention
-from keras_posenc.nested_layers import Stored, initializer_of_part
+from keras_posenc.keras_support.nested_layers import Stored, initializer_of_part
 
 RANDOM = keras.initializers.TruncatedNormal(stddev=0.02)
 

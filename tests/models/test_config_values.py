@@ -12,8 +12,8 @@ from keras_posenc.analysis import inspect_checkpoint, open_model
 from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.checkpoints.safetensors import write_safetensors
 from keras_posenc.cli import main
-from keras_posenc.extension import Extension
 from keras_posenc.models import config as limits
+from keras_posenc.models.extension import Extension
 
 pytestmark = pytest.mark.once
 

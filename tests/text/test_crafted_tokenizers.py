@@ -6,9 +6,9 @@ import pytest
 from crafted import T5, message, piece, sentence_piece
 from crafted_tokenizers import DOUBLE, MODEL, TEMPLATE, TEXTS, crafted
 
+from keras_posenc.files.untrusted import MOST_JSON
 from keras_posenc.text import Tokenizer
 from keras_posenc.text.loading import MOST_BYTES
-from keras_posenc.untrusted import MOST_JSON
 
 pytestmark = pytest.mark.once
 

@@ -13,7 +13,7 @@ import keras
 import pytest
 from training.kill_at_every_file import EVENTS, JOBS, NEW, OLD, pretrained, same
 
-from keras_posenc.writing import PARTIAL
+from keras_posenc.files.writing import PARTIAL
 
 BACKEND = keras.backend.backend()
 WATCHED = []  # an audit hook cannot be taken out again

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from file_processes import start_process
 
-from keras_posenc import expected as e
+from keras_posenc.files import saved_records as e
+from keras_posenc.files.writing import replacing
 from keras_posenc.training import runs, training_state
-from keras_posenc.writing import replacing
 
 
 def compiled(units=3):
@@ -168,7 +168,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
 def test_a_reader_never_sees_half_a_file_though_the_writer_is_killed(tmp_path):
     code = """
         import json, itertools, sys
-        from keras_posenc.writing import write_text
+        from keras_posenc.files.writing import write_text
         for count in itertools.count():
             write_text(sys.argv[1], json.dumps([count] * 20000))
         """

@@ -8,7 +8,14 @@ import numpy as np
 from keras_posenc.checkpoints.checkpoint import array_over, mapped, numpy_dtype
 from keras_posenc.checkpoints.keras_file import RefusedModelError, check_numbers
 from keras_posenc.checkpoints.keras_hub.backbones import BACKBONES
-from keras_posenc.untrusted import check_file, check_inside, parse_json, quote, read_bytes, shorten
+from keras_posenc.files.untrusted import (
+    check_file,
+    check_inside,
+    parse_json,
+    quote,
+    read_bytes,
+    shorten,
+)
 
 PACKAGE = re.compile(r"keras_(?:hub|nlp)>(\w+)")
 WEIGHTS, SHARDS = "model.weights.h5", "model.weights.json"

@@ -1,7 +1,7 @@
 """The tokenizer of a preset: its vocabulary, and its switches in Hugging Face's words."""
 
 from keras_posenc.checkpoints.keras_hub.reading import PACKAGE, is_preset
-from keras_posenc.untrusted import check_inside, read_object
+from keras_posenc.files.untrusted import check_inside, read_object
 
 ASSETS = ("assets", "tokenizer")
 FILES = ("vocabulary.txt", "vocabulary.json", "vocabulary.spm")

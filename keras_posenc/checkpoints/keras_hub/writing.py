@@ -4,7 +4,7 @@ import warnings
 
 from keras_posenc.checkpoints.keras_hub.backbones import BACKBONES, WRITTEN
 from keras_posenc.checkpoints.keras_hub.reading import WEIGHTS, datasets, shifted
-from keras_posenc.untrusted import quote
+from keras_posenc.files.untrusted import quote
 
 GELUS = ("gelu", "gelu_new", "gelu_pytorch_tanh")
 TYPES, POSITIONS = "Embedding-Segment/embeddings", "Embedding-Position/embeddings"

@@ -3,9 +3,9 @@
 import keras
 from keras import ops
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
+from keras_posenc.arguments.hints import Initializer
 from keras_posenc.backend.weighing import CLOSED
-from keras_posenc.hints import Initializer
 from keras_posenc.layers.structured.chain import before, first_and_last, outside, tokens_of_chain
 from keras_posenc.layers.structured.chain_layer import Chain
 

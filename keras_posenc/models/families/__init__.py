@@ -1,5 +1,6 @@
 """Model families, a small file each: a function Config -> Config and a table of weight names."""
 
+from keras_posenc.files.untrusted import quote
 from keras_posenc.models.families import (
     albert,
     bert,
@@ -29,7 +30,6 @@ from keras_posenc.models.families import (
     ultrabert,
 )
 from keras_posenc.models.families.family import Family, nearest
-from keras_posenc.untrusted import quote
 
 __all__ = ["FAMILIES", "Family", "choose_family", "register_family"]
 

@@ -1,6 +1,6 @@
 """Whether tokens see later ones: the keys by which config files make encoders of decoders."""
 
-from keras_posenc.untrusted import quote
+from keras_posenc.files.untrusted import quote
 
 # Of Gemma 3 and of embedding models made of decoders; `is_causal` of any decoder, from transformers
 # 5.2 on, is an alias of the field `causal`.

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from keras_posenc.files.untrusted import quote
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.rope import ROPE_KEYS, rotary
 from keras_posenc.models.families.weight_rows import (
@@ -11,7 +12,6 @@ from keras_posenc.models.families.weight_rows import (
     packed_attention,
     table,
 )
-from keras_posenc.untrusted import quote
 
 
 def looking_both_ways(config):

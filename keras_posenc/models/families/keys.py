@@ -6,7 +6,7 @@ name where it has another than its one supported value (`REQUIRED_VALUES`, `Fami
 
 import math
 
-from keras_posenc.untrusted import quote
+from keras_posenc.files.untrusted import quote
 
 MOST_ROWS = 2**16  # of a table of distances; experts
 MOST_NUMBER = 2**40

@@ -1,6 +1,6 @@
 """Which layers are local and which are global, by the keys of config files."""
 
-from keras_posenc.untrusted import quote
+from keras_posenc.files.untrusted import quote
 
 LOCAL, GLOBAL = "sliding_attention", "full_attention"
 

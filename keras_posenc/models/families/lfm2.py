@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from keras_posenc.files.untrusted import quote
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.layer_kinds import GLOBAL
 from keras_posenc.models.families.llama import CAUSAL, TIED
@@ -13,7 +14,6 @@ from keras_posenc.models.families.weight_rows import (
     feed_forward,
     table,
 )
-from keras_posenc.untrusted import quote
 
 BLOCK = "@layers.{i}"
 

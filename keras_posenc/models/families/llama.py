@@ -2,11 +2,11 @@
 
 import dataclasses
 
+from keras_posenc.files.untrusted import quote
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.rope import ROPE_KEYS, rotary
 from keras_posenc.models.families.task_heads import last_token
 from keras_posenc.models.families.weight_rows import llama_block, table
-from keras_posenc.untrusted import quote
 
 LLAMA_ALIASES = {
     "rms_norm_eps": "layer_norm_eps",

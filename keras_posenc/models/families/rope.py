@@ -1,6 +1,6 @@
 """Rotary encodings from the keys of config files."""
 
-from keras_posenc.untrusted import quote
+from keras_posenc.files.untrusted import quote
 
 ORIGINAL = "original_max_position_embeddings"
 ROPE_KEYS = (

@@ -3,7 +3,7 @@
 import dataclasses
 
 from keras_posenc.checkpoints.names import OTHER_OUTPUT
-from keras_posenc.untrusted import quote
+from keras_posenc.files.untrusted import quote
 
 # Task, as in `head=` -> the ending of Hugging Face's class.
 TASKS = {

@@ -4,7 +4,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_posenc import backend, checks
+from keras_posenc import backend
+from keras_posenc.arguments import checks
 from keras_posenc.models.generation.decoding import decoding_of, repeated
 from keras_posenc.models.generation.prompts import prepare
 from keras_posenc.models.generation.sampling import seen_tokens

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,6 +13,7 @@ from keras_posenc.checkpoints.sentence_transformers import (
     read_modules,
     sentence_transformers_files,
 )
+from keras_posenc.files.untrusted import quote
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.retrieval.embedder import Embedder, remembered
 from keras_posenc.retrieval.former import former_arguments
@@ -26,7 +27,6 @@ from keras_posenc.text.shapes import longest_length, shape_options
 from keras_posenc.training.finetuning.task import check_encoded
 from keras_posenc.training.saved_models import is_finetuned, max_length_of
 from keras_posenc.training.text_model import TextModel, check_chunks
-from keras_posenc.untrusted import quote
 
 IDENTITY = "torch.nn.modules.linear.Identity"
 # Those of `ACTIVATIONS` that keep the order of logits.

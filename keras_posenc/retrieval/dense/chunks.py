@@ -4,8 +4,8 @@ import bisect
 import itertools
 import re
 
-from keras_posenc import checks
-from keras_posenc.untrusted import quote
+from keras_posenc.arguments import checks
+from keras_posenc.files.untrusted import quote
 
 # The end of a sentence with the quotes that close it, a blank line, or a full stop of Chinese or
 # Japanese, which no space follows. A run of full stops is tried only from its first, so that the

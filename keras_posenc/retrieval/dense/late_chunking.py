@@ -6,12 +6,12 @@ import weakref
 import keras
 import numpy as np
 
+from keras_posenc.files.untrusted import quote
 from keras_posenc.models.model import model_on
 from keras_posenc.models.pooling import MaskedPooling
 from keras_posenc.retrieval.prediction import predicted
 from keras_posenc.text.documents import check_list
 from keras_posenc.training.stretching.windows import most_central, window_starts
-from keras_posenc.untrusted import quote
 
 
 @dataclasses.dataclass(frozen=True)

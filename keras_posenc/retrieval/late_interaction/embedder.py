@@ -6,6 +6,7 @@ import pathlib
 
 import numpy as np
 
+from keras_posenc.files.untrusted import quote
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads import features_of
 from keras_posenc.models.sentence_embedding import NORMALIZE, with_modules
@@ -26,7 +27,6 @@ from keras_posenc.retrieval.saving import layer_arrays, module_arrays, save_as_r
 from keras_posenc.text import ClassLabels, TextBatches
 from keras_posenc.text.documents import kind_of_all
 from keras_posenc.text.truncation import tell_truncation
-from keras_posenc.untrusted import quote
 
 # The similarities that `maxsim` is read for: PyLate's name, and those of former versions.
 MAXSIM = dict.fromkeys(("maxsim", "MaxSim", "cosine", "dot", "dot_product"))

@@ -26,7 +26,7 @@ from keras_posenc.checkpoints.sentence_transformers import (
     read_modules,
     sentence_transformers_files,
 )
-from keras_posenc.untrusted import parse_json, quote, read_object
+from keras_posenc.files.untrusted import parse_json, quote, read_object
 
 METADATA = "artifact.metadata"
 STANFORD = "HF_ColBERT"

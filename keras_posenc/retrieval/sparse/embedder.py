@@ -4,13 +4,14 @@ import pathlib
 
 import numpy as np
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 from keras_posenc.checkpoints.model_settings import PROMPT_NAMES, read_model_config, read_size
 from keras_posenc.checkpoints.sentence_transformers import (
     SPARSE,
     read_modules,
     sentence_transformers_files,
 )
+from keras_posenc.files.untrusted import quote
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.retrieval.embedder import Embedder, remembered
 from keras_posenc.retrieval.former import former_arguments
@@ -20,7 +21,6 @@ from keras_posenc.retrieval.saving import save_as_read
 from keras_posenc.retrieval.sparse.pooling import ACTIVATIONS, SPARSE_POOLINGS, sparse_embedder
 from keras_posenc.retrieval.sparse.vectors import SparseVectors
 from keras_posenc.text.documents import kind_of_all
-from keras_posenc.untrusted import quote
 
 SIMILARITIES = {"dot": False, "dot_product": False}
 

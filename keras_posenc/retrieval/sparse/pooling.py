@@ -3,7 +3,8 @@
 import keras
 from keras import ops
 
-from keras_posenc import backend, checks
+from keras_posenc import backend
+from keras_posenc.arguments import checks
 from keras_posenc.models.model import model_on
 
 SPARSE_POOLINGS = ("max", "sum")

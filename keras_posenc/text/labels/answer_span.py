@@ -4,8 +4,8 @@ import unicodedata
 
 import numpy as np
 
+from keras_posenc.files.untrusted import quote
 from keras_posenc.text.labels.protocol import Labels
-from keras_posenc.untrusted import quote
 
 
 class SpanLabels(Labels):

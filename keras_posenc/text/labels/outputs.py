@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from keras_posenc.files.untrusted import quote
 from keras_posenc.text.labels.protocol import Labels
 from keras_posenc.text.labels.whole import ClassLabels
-from keras_posenc.untrusted import quote
 
 
 class OutputLabels(Labels):

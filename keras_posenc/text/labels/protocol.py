@@ -4,8 +4,8 @@ import collections
 
 import numpy as np
 
-from keras_posenc import checks
-from keras_posenc.untrusted import quote
+from keras_posenc.arguments import checks
+from keras_posenc.files.untrusted import quote
 
 
 class Labels:

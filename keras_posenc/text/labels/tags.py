@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from keras_posenc.files.untrusted import quote
 from keras_posenc.text.labels.protocol import Labels, class_id, class_ids
 from keras_posenc.text.labels.sequences import pad_places
-from keras_posenc.untrusted import quote
 
 OUTSIDE = "O"
 

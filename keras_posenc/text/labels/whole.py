@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from keras_posenc.files.untrusted import quote
 from keras_posenc.text.labels.protocol import Labels, class_id, class_ids
-from keras_posenc.untrusted import quote
 
 MOST_IDS = 2**31  # of int32
 

@@ -10,13 +10,14 @@ import typing
 import keras
 import numpy as np
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 from keras_posenc.checkpoints.model_settings import prompt_of_side, read_prompts
 from keras_posenc.checkpoints.sentence_transformers import (
     read_modules,
     read_pooling,
     sentence_transformers_files,
 )
+from keras_posenc.files.untrusted import quote
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.processes.together import check_processes, check_shared
 from keras_posenc.text import Texts
@@ -32,7 +33,6 @@ from keras_posenc.training.optimizer_settings import FORMER_OPTIMIZER
 from keras_posenc.training.runs import run_once, whence
 from keras_posenc.training.settings import former_settings
 from keras_posenc.training.source import Source
-from keras_posenc.untrusted import quote
 
 KEYS = ("found", "chance", "sentences", "losses")
 TEST_SHARE, FEWEST = 0.1, 3  # of the texts, and of few: between name and passage others stand

@@ -1,6 +1,6 @@
 """The settings of a contextual training, and the encoder that they describe."""
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 from keras_posenc.training.contextual.pronouns import LANGUAGES
 from keras_posenc.training.recipe import Recipe
 from keras_posenc.training.stretching.stretch_recipe import StretchRecipe

@@ -5,7 +5,8 @@ import typing
 
 import numpy as np
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
+from keras_posenc.files.untrusted import quote
 from keras_posenc.losses.spans import SpanAccuracy, SpanCrossentropy
 from keras_posenc.metrics.answers import answer_f1, best_spans, exact_match
 from keras_posenc.metrics.scores import by_lengths, softmax
@@ -14,7 +15,6 @@ from keras_posenc.text import SpanLabels
 from keras_posenc.text.labels.answer_span import check_span, is_pair, passage_of
 from keras_posenc.text.questions import read_questions
 from keras_posenc.training.finetuning.task import FinetuneTask, check_finite
-from keras_posenc.untrusted import quote
 
 
 class AnswerPrediction(typing.NamedTuple):

@@ -6,12 +6,12 @@ import typing
 import keras
 import numpy as np
 
+from keras_posenc.files.untrusted import quote
 from keras_posenc.metrics.scores import classification, softmax
 from keras_posenc.models.heads import classifier
 from keras_posenc.text import ClassLabels, labels_of, read_texts
 from keras_posenc.text.truncation import LOGGER
 from keras_posenc.training.finetuning.task import FinetuneTask, check_finite, pooled
-from keras_posenc.untrusted import quote
 
 FEW = 10  # documents, whose classes may well have one example each
 

@@ -5,7 +5,8 @@ import typing
 
 import numpy as np
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
+from keras_posenc.files.untrusted import quote
 from keras_posenc.losses.matryoshka import check_dimensions
 from keras_posenc.losses.similarity import InBatchAccuracy
 from keras_posenc.metrics.scores import unit_rows
@@ -27,7 +28,6 @@ from keras_posenc.training.finetuning.task import (
     pooled,
     value_names,
 )
-from keras_posenc.untrusted import quote
 
 SCORED = ["score"]
 IN_DOCUMENT = ["query", "document", "passage"]

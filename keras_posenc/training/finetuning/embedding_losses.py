@@ -2,7 +2,7 @@
 
 import inspect
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 from keras_posenc.losses.matryoshka import Matryoshka
 from keras_posenc.losses.passages import PassageRanking
 from keras_posenc.losses.ranking import ListwiseKL, MarginMSE

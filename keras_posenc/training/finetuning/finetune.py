@@ -4,7 +4,8 @@ import hashlib
 import os
 import pathlib
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
+from keras_posenc.files.writing import subfolder
 from keras_posenc.processes.devices import on_devices
 from keras_posenc.processes.together import check_processes
 from keras_posenc.text import Texts
@@ -19,7 +20,6 @@ from keras_posenc.training.saved_models import FILES
 from keras_posenc.training.settings import former_settings
 from keras_posenc.training.source import FORMER_SOURCE, Source
 from keras_posenc.training.stretching.stretch import stretch
-from keras_posenc.writing import subfolder
 
 # What metrics.json holds.
 METRICS = ("labels", "train", "validation", "test", "versions")

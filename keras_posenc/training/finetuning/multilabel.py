@@ -6,13 +6,13 @@ import typing
 import keras
 import numpy as np
 
+from keras_posenc.files.untrusted import quote
 from keras_posenc.metrics.scores import by_lengths, f1_of_counts
 from keras_posenc.models.heads import classifier
 from keras_posenc.text import MultiLabels
 from keras_posenc.text.files import read_table
 from keras_posenc.text.label_columns import names_in
 from keras_posenc.training.finetuning.task import FinetuneTask, check_finite, pooled
-from keras_posenc.untrusted import quote
 
 
 class MultiPrediction(typing.NamedTuple):

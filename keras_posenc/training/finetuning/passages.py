@@ -6,11 +6,11 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_posenc.files.untrusted import quote
 from keras_posenc.models.inputs import inputs_of
 from keras_posenc.models.model import TransformerModel, model_on
 from keras_posenc.models.pooling import MaskedPooling
 from keras_posenc.text.truncation import LOGGER, unlogged_truncation
-from keras_posenc.untrusted import quote
 
 QUERY = 256  # tokens of a query that are read, so that it is not padded to a document's length
 NEGATIVES = 7  # other passages of a document that a query is compared with, at most

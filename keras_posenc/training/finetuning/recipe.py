@@ -4,12 +4,12 @@ import difflib
 
 import keras
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
+from keras_posenc.files.untrusted import quote, shorten
 from keras_posenc.training.callbacks import check_kind
 from keras_posenc.training.finetuning.tasks import task_of
 from keras_posenc.training.recipe import LONGER, Recipe, described
 from keras_posenc.training.trainable import check_freeze
-from keras_posenc.untrusted import quote, shorten
 
 
 class FinetuneRecipe(Recipe):

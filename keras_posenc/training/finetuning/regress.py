@@ -6,6 +6,7 @@ import typing
 import keras
 import numpy as np
 
+from keras_posenc.files.untrusted import quote
 from keras_posenc.metrics.scores import by_lengths, pearson, spearman
 from keras_posenc.models.heads import regressor
 from keras_posenc.text import FloatLabels
@@ -18,7 +19,6 @@ from keras_posenc.training.finetuning.task import (
     pooled,
     value_names,
 )
-from keras_posenc.untrusted import quote
 
 
 class NumberPrediction(typing.NamedTuple):

@@ -6,6 +6,7 @@ import typing
 import keras
 import numpy as np
 
+from keras_posenc.files.untrusted import quote
 from keras_posenc.metrics.entities import entities, entity_scores
 from keras_posenc.metrics.scores import by_lengths, log_softmax
 from keras_posenc.models.heads import token_classifier
@@ -13,7 +14,6 @@ from keras_posenc.text import TagLabels, tag_names
 from keras_posenc.text.labels.tags import check_spans, check_tags, word_places, words_of
 from keras_posenc.text.tagged import OBJECTS, read_tagged
 from keras_posenc.training.finetuning.task import FinetuneTask, check_finite
-from keras_posenc.untrusted import quote
 
 OUTSIDE = "O"
 

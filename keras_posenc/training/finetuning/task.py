@@ -4,7 +4,8 @@ import dataclasses
 
 import numpy as np
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
+from keras_posenc.files.untrusted import quote
 from keras_posenc.text.file_parts import STREAMED
 from keras_posenc.text.labels.protocol import class_weights
 from keras_posenc.training.finetuning.labelled_documents import (
@@ -13,7 +14,6 @@ from keras_posenc.training.finetuning.labelled_documents import (
     open_documents,
 )
 from keras_posenc.training.settings import Settings
-from keras_posenc.untrusted import quote
 
 # Combine the outputs for the chunks of a text (chunks, ...), given their numbers of tokens. The
 # last chunk is short, so the mean gives it less weight.

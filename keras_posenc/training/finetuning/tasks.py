@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 from keras_posenc.training.finetuning.answer import Answer
 from keras_posenc.training.finetuning.classify import Classify
 from keras_posenc.training.finetuning.embed import Embed

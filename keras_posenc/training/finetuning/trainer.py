@@ -9,9 +9,10 @@ import time
 
 import numpy as np
 
-from keras_posenc import expected as e
 from keras_posenc.backend.keras_names import has_direction
 from keras_posenc.backend.seeding import set_random_seed
+from keras_posenc.files import saved_records as e
+from keras_posenc.files.writing import write_text
 from keras_posenc.metrics.mean_loss import MeanLoss
 from keras_posenc.metrics.scores import length_histogram
 from keras_posenc.models.factory import build_transformer_model
@@ -27,7 +28,6 @@ from keras_posenc.training.text_model import TextModel
 from keras_posenc.training.trainable import choose_trainable, trainable_weights
 from keras_posenc.training.training_state import check_space, load_arrays, load_state, save_state
 from keras_posenc.training.vocabulary_check import padding_id
-from keras_posenc.writing import write_text
 
 # What a row of the history has that is no measure.
 COUNTED = ("epoch", "max_length", "steps", "seconds")

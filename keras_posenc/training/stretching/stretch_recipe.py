@@ -1,6 +1,6 @@
 """The settings of a stretching run, and the encoder that they describe."""
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 from keras_posenc.training.recipe import Recipe
 
 

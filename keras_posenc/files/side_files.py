@@ -10,7 +10,7 @@ import os
 import pathlib
 import stat
 
-from keras_posenc.writing import is_folder, is_partial
+from keras_posenc.files.writing import is_folder, is_partial
 
 REMEDY = "the library keeps files under this name. Move it, or give another output."
 

@@ -3,7 +3,7 @@
 import pytest
 
 from keras_posenc import contextualize, embed, evaluate, finetune, predict, search, stretch
-from keras_posenc.argument_aliases import HERE, argument_here
+from keras_posenc.arguments.aliases import HERE, argument_here
 from keras_posenc.retrieval import LateInteraction, Reranker, open_embedder
 from keras_posenc.text import TextBatches
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.once
 
 @pytest.fixture(autouse=True)
 def without_the_package(monkeypatch):
-    """hf:// names are downloaded where huggingface_hub is installed: see test_hub_download.py."""
+    """hf:// names are downloaded where huggingface_hub is installed: see test_download.py."""
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 
 pytestmark = pytest.mark.once
 

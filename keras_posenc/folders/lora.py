@@ -2,8 +2,8 @@
 
 import os
 
-from keras_posenc.hub_names import from_hub
-from keras_posenc.untrusted import check_name, quote, read_object
+from keras_posenc.files.untrusted import check_name, quote, read_object
+from keras_posenc.folders.hub_names import from_hub
 
 CONFIG = "adapter_config.json"
 MODEL_CONFIGS = ("config.json", "bert_config.json")

@@ -6,8 +6,8 @@ import importlib.util
 import os
 import sys
 
-from keras_posenc.hub_names import NAME, from_hub
-from keras_posenc.untrusted import shorten
+from keras_posenc.files.untrusted import shorten
+from keras_posenc.folders.hub_names import NAME, from_hub
 
 PREFIX = "hf:/"
 # Of a repository, the files that are read. A file of PyTorch (.bin, .pt) is a pickle: never.

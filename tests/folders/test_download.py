@@ -40,7 +40,7 @@ import sys, types
 package = types.ModuleType("keras_posenc")
 package.__path__ = [{str(pathlib.Path(keras_posenc.__file__).parent)!r}]
 sys.modules["keras_posenc"] = package
-from keras_posenc.hub_download import local_path
+from keras_posenc.folders.download import local_path
 print(local_path(sys.argv[1]))
 """
 
@@ -134,7 +134,7 @@ def test_a_download_takes_what_is_read_and_says_so(hub):
 
 def test_a_command_downloads_its_model_and_looks_for_its_other_files(hub):
     ask, files, asked = hub
-    script = SCRIPT.replace("hub_download import local_path", "cli.files import check_files")
+    script = SCRIPT.replace("folders.download import local_path", "cli.files import check_files")
     _, printed = ask(
         "hf://owner/name",
         script.replace("local_path(sys.argv[1])", 'check_files({"directory": sys.argv[1]})'),
@@ -167,7 +167,7 @@ def cached(tmp_path, monkeypatch):
     """A function that puts a directory into a cache without a network, and returns its name."""
     from huggingface_hub import constants
 
-    from keras_posenc.hub_download import _download
+    from keras_posenc.folders.download import _download
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
@@ -221,7 +221,7 @@ def test_rerankers_open_from_the_cache(cached, splade, tiny_config, tmp_path_fac
 
 
 def test_without_the_package_a_name_stays_as_it_is(monkeypatch):
-    from keras_posenc.hub_download import local_path
+    from keras_posenc.folders.download import local_path
 
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     assert local_path("hf://owner/name") == "hf://owner/name"

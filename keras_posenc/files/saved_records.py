@@ -5,7 +5,7 @@ An expectation is a function of a value and of where it stands; it raises ValueE
 
 import math
 
-from keras_posenc.untrusted import quote
+from keras_posenc.files.untrusted import quote
 
 MOST = 1e15  # larger numbers are no counts or lengths, and not all can be drawn
 

@@ -4,11 +4,11 @@ import copy
 import dataclasses
 import functools
 
-from keras_posenc import checks
+from keras_posenc.arguments import checks
 from keras_posenc.encodings.frequencies import SCALINGS
 from keras_posenc.encodings.rope_scaling import read_scaling
+from keras_posenc.files.untrusted import quote
 from keras_posenc.positions.stretched import STRETCHES, check_alpha
-from keras_posenc.untrusted import quote
 
 TABLES = tuple(name for name in STRETCHES if name)
 SU = 0.4  # the weight of the block index in Su (2020)

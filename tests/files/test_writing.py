@@ -10,10 +10,9 @@ import threading
 import pytest
 from file_processes import start_process
 
-from keras_posenc import writing
 from keras_posenc.checkpoints import folder
-from keras_posenc.text import Tokenizer
-from keras_posenc.writing import (
+from keras_posenc.files import writing
+from keras_posenc.files.writing import (
     check_place,
     clear_partials,
     open_regular,
@@ -22,6 +21,7 @@ from keras_posenc.writing import (
     temporary_folder,
     write_text,
 )
+from keras_posenc.text import Tokenizer
 
 pytestmark = pytest.mark.once
 

@@ -1,0 +1,1 @@
+"""Arguments of public functions: checks in one voice, aliases, and types."""

@@ -1,0 +1,1 @@
+"""What a model's directory is, and how a name on a hub becomes one."""
