@@ -10,6 +10,7 @@ import textwrap
 import pytest
 
 import keras_posenc
+from keras_posenc.keras_support import lazy
 from tests.forks import run_fork
 
 pytestmark = pytest.mark.once
@@ -71,6 +72,39 @@ def test_an_unknown_name_is_an_error_of_the_module():
         keras_posenc.layers.ALBi  # noqa: B018
     with pytest.raises(ImportError, match="cannot import name 'nothing' from 'keras_posenc'"):
         from keras_posenc import nothing  # noqa: F401
+
+
+@pytest.mark.parametrize(
+    ("guess", "place"),
+    [
+        ("Reranker", "retrieval.Reranker"),
+        ("open_embedder", "retrieval.open_embedder"),
+        ("Embed", "training.Embed"),
+        ("Optimizer", "training.Optimizer"),
+        ("layers.ALiBi", "encodings.ALiBi"),
+        ("layers.Alibi", "encodings.ALiBi"),
+        ("layers.Encoding", "Encoding"),
+        ("layers.MultiHeadAttention", "PositionalAttention"),
+        ("layers.RoPE", "RotaryEmbedding"),
+        ("losses.InfoNCE", "losses.MultipleNegativesRanking"),
+        ("losses.CosentLoss", "losses.CoSENT"),
+        ("models.CrossEncoder", "retrieval.Reranker"),
+        ("SentenceTransformer", "retrieval.open_embedder"),
+        ("layers.ALBi", "encodings.ALiBi"),
+    ],
+)
+def test_a_first_guess_leads_to_the_name_here(guess, place):
+    """Each hint can be followed."""
+    room, _, name = f"keras_posenc.{guess}".rpartition(".")
+    with pytest.raises(AttributeError, match=rf"{name}'\. Did you mean keras_posenc\.{place}\?"):
+        getattr(importlib.import_module(room), name)
+    room, _, name = f"keras_posenc.{place}".rpartition(".")
+    assert getattr(importlib.import_module(room), name)
+
+
+def test_every_name_of_others_has_one_here():
+    public = {name for names in lazy._public_names().values() for name in names}
+    assert {name.rpartition(".")[2] for name in public} >= set(lazy.HERE.values())
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.glob("*/__init__.py")) + [PACKAGE / "__init__.py"])

@@ -44,6 +44,7 @@ HERE = {
     ),
     **dict.fromkeys(("seed_value", "random_seed", "random_state"), ("seed",)),
     **dict.fromkeys(("k", "top_n"), ("top_k",)),
+    **dict.fromkeys(("max_wavelength", "rope_theta", "theta"), ("base",)),
     "max_steps": ("steps",),
     "optim": ("optimizer",),
     "overwrite_output_dir": ("overwrite",),

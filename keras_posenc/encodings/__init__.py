@@ -147,11 +147,17 @@ def get(spec):
             f"An encoding is a name, a dict with a name, or an Encoding. Received: {quote(spec)}"
         )
     if name not in ENCODINGS:
-        near = difflib.get_close_matches(name, ENCODINGS, n=1)
+        folded = name.replace("_", "").casefold()
+        exact = [n for n, kind in ENCODINGS.items() if folded in _spellings(n, kind)]
+        near = exact or difflib.get_close_matches(name.casefold(), ENCODINGS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {sorted(ENCODINGS)}."
         hint = ELSEWHERE.get(name.lower(), hint)
         raise ValueError(f"Unknown encoding {quote(name)}: {hint}")
     return ENCODINGS[name](**arguments)
+
+
+def _spellings(name, kind):
+    return name.replace("_", ""), kind.__name__.casefold()
 
 
 def spec_of(encoding):

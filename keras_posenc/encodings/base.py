@@ -2,16 +2,20 @@
 
 import dataclasses
 import difflib
+import inspect
 import math
 from collections.abc import Callable, Sequence
 
 import keras
 from keras import ops
 
+from keras_posenc.arguments.aliases import check_arguments
 from keras_posenc.arguments.hints import Tensor
 from keras_posenc.backend.head_groups import repeated_heads
 from keras_posenc.maps.grid import Grid
 
+# Keywords that every layer of Keras takes.
+OF_LAYERS = {"name", "dtype", "trainable", "autocast", "activity_regularizer"}
 # The methods of an encoding that attention calls.
 HOOKS = (
     "restrict",
@@ -162,6 +166,10 @@ class Encoding(keras.layers.Layer):
                 )
 
     def __init__(self, shared: bool = False, **kwargs):
+        if not OF_LAYERS.issuperset(kwargs):
+            kinds = [kind.__init__ for kind in type(self).__mro__ if issubclass(kind, Encoding)]
+            known = {name for init in kinds for name in inspect.signature(init).parameters}
+            check_arguments(type(self).__init__, kwargs, OF_LAYERS | known - {"self", "kwargs"})
         super().__init__(**kwargs)
         if not any(Encoding.overrides(self, hook) for hook in HOOKS):
             raise TypeError(

@@ -150,7 +150,8 @@ class RotaryEmbedding(Encoding):
             q_shape, k_shape = heads_shape
         if len(q_shape) != 4:
             raise ValueError(
-                f"{type(self).__name__} takes heads (B, T, H, D). Received: {tuple(q_shape)}"
+                f"{type(self).__name__} takes heads (B, T, H, D). Received: {tuple(q_shape)}. "
+                "Split the features into heads, or use PositionalAttention(..., encodings=['rotary'])."
             )
         super().build(q_shape)
         self.rotary_size = self._rotary_size(self.head_size)

@@ -1,10 +1,38 @@
 """Modules whose public names are imported when they are first used."""
 
 import ast
+import difflib
 import functools
 import importlib
+import pathlib
 import sys
 import types
+
+PACKAGE = pathlib.Path(__file__).parents[1]
+# What others call a thing, folded -> its name here.
+HERE = {
+    "automodel": "build_transformer_model",
+    "autotokenizer": "Tokenizer",
+    "cosentloss": "CoSENT",
+    "cosineloss": "CosineRegression",
+    "crf": "ConditionalRandomField",
+    "crfloss": "ConditionalRandomFieldLoss",
+    "crossencoder": "Reranker",
+    "infonce": "MultipleNegativesRanking",
+    "matryoshkaloss": "Matryoshka",
+    "multiheadattention": "PositionalAttention",
+    "multiplenegativesrankingloss": "MultipleNegativesRanking",
+    "positionembedding": "LearnedPositionEmbedding",
+    "rmsnorm": "RMSNormalization",
+    "rope": "RotaryEmbedding",
+    "rotarypositionembedding": "RotaryEmbedding",
+    "sentencetransformer": "open_embedder",
+    "sineembedding": "SinusoidalPositionEmbedding",
+    "sineposition": "SinusoidalPositionEmbedding",
+    "sinepositionencoding": "SinusoidalPositionEmbedding",
+    "sparseencoder": "SparseEmbedder",
+    "trainer": "finetune",
+}
 
 
 class LazyModule(types.ModuleType):
@@ -17,7 +45,7 @@ class LazyModule(types.ModuleType):
     def __getattr__(self, name):
         place = self._places.get(name)
         if place is None:
-            message = f"module {self.__name__!r} has no attribute {name!r}"
+            message = f"module {self.__name__!r} has no attribute {name!r}{_hint(name)}"
             raise AttributeError(message, name=name, obj=self)
         if place == self.__name__:
             return importlib.import_module(f"{place}.{name}")
@@ -51,3 +79,35 @@ class LazyModule(types.ModuleType):
 def names_on_request(module):
     """Turns a module into a `LazyModule`; the last line of the module calls it with its name."""
     sys.modules[module].__class__ = LazyModule
+
+
+def _folded(name):
+    return name.replace("_", "").casefold()
+
+
+@functools.cache
+def _public_names():
+    """{folded name: dotted names}: what all modules list in `__all__`."""
+    found = {}
+    files = [PACKAGE / "__init__.py", PACKAGE / "heads.py", *sorted(PACKAGE.glob("*/__init__.py"))]
+    for path in files:
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        module = ".".join(part for part in parts if part != "__init__")
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+                for name in ast.literal_eval(node.value):
+                    found.setdefault(_folded(name), []).append(f"{module}.{name}")
+    return found
+
+
+def _hint(name):
+    """Where a public name is that someone looks for elsewhere, or spells otherwise."""
+    if name.startswith("_"):
+        return ""
+    known = _public_names()
+    folded = _folded(HERE.get(_folded(name), name))
+    near = [folded] if folded in known else difflib.get_close_matches(folded, known, 1, 0.8)
+    if not near:
+        return ""
+    spelled_alike = [place for place in known[near[0]] if place.endswith(f".{name}")]
+    return f". Did you mean {(spelled_alike or known[near[0]])[0]}?"

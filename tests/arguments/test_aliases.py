@@ -1,9 +1,21 @@
 """Arguments by the names that other libraries have for them: one error, with the name here."""
 
+import re
+
 import pytest
 
-from keras_posenc import contextualize, embed, evaluate, finetune, predict, search, stretch
+from keras_posenc import (
+    RotaryEmbedding,
+    contextualize,
+    embed,
+    evaluate,
+    finetune,
+    predict,
+    search,
+    stretch,
+)
 from keras_posenc.arguments.aliases import HERE, argument_here
+from keras_posenc.encodings import ALiBi, XPos
 from keras_posenc.retrieval import LateInteraction, Reranker, open_embedder
 from keras_posenc.text import TextBatches
 
@@ -43,3 +55,18 @@ def test_keywords_of_keras_data_sets_are_taken():
 def test_a_name_that_no_argument_has_is_no_alias():
     assert argument_here("--batch-size", ["seed"]) is None
     assert not any(name in HERE for name in ("token_budget", "max_length", "epochs", "output"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "argument", "hint"),
+    [
+        (RotaryEmbedding, "max_wavelength", "max_wavelength is base=."),
+        (XPos, "rope_theta", "rope_theta is base=."),
+        (XPos, "scale_bas", "did you mean scale_base=?"),
+        (ALiBi, "kwargs", ""),
+    ],
+)
+def test_an_encoding_names_its_argument(kind, argument, hint):
+    message = re.escape(f"{kind.__name__} has no argument {argument}{': ' if hint else '.'}{hint}")
+    with pytest.raises(TypeError, match=f"{message}$"):
+        kind(**{argument: 2.0})

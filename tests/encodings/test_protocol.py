@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_posenc import Encoding, PositionalAttention
+from keras_posenc import Encoding, PositionalAttention, encodings
 from keras_posenc.encodings import ENCODINGS
 
 pytestmark = pytest.mark.once
@@ -47,3 +47,12 @@ def test_a_head_size_is_refused_when_attention_is_made_or_never(name, size):
         return
     x = np.zeros((1, 5, 8), "float32")
     assert layer(x, x, use_causal_mask=True).shape == x.shape
+
+
+@pytest.mark.parametrize(
+    ("guess", "name"),
+    [("CoPE", "cope"), ("RotaryEmbedding", "rotary"), ("T5Bias", "t5"), ("alib", "alibi")],
+)
+def test_a_class_or_another_spelling_leads_to_the_name(guess, name):
+    with pytest.raises(ValueError, match=f"Unknown encoding '{guess}': did you mean '{name}'"):
+        encodings.get(guess)
