@@ -151,7 +151,7 @@ class RotaryEmbedding(Encoding):
         if len(q_shape) != 4:
             raise ValueError(
                 f"{type(self).__name__} takes heads (B, T, H, D). Received: {tuple(q_shape)}. "
-                "Split the features into heads, or use PositionalAttention(..., encodings=['rotary'])."
+                "Split the features into heads, or use PositionalAttention(encodings=['rotary'])."
             )
         super().build(q_shape)
         self.rotary_size = self._rotary_size(self.head_size)
