@@ -68,7 +68,8 @@ class RemappedRotary(RotaryEmbedding):
 
         for region in self.regions():
             far = replaced(far, region.contains(row, column), region.later, region.earlier)
-            if not grid.order_is_index:
+            # Ids that are given may fall where the index grows.
+            if not (grid.order_is_index and grid.ids_are_indices):
                 far = replaced(far, region.contains(column, row), region.earlier, region.later)
         # The difference leaves biases and the products of unrotated features as they are.
         return logits + (far - near)

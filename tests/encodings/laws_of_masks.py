@@ -79,6 +79,16 @@ def masked_keys_may_hold_any_number(case, causal):
             close(run(layer, x, y, **arguments)[:, :HALF], plain[:, :HALF], 1e-5)
 
 
+def the_causal_order_is_its_mask(case):
+    """Whatever the ids are: also where they fall, or where a later token is a nearer one."""
+    layer, x = attention(case), numbers()
+    ids = np.stack([np.arange(T)[::-1], np.random.default_rng(4).permutation(4 * T)[:T]])
+    ids = ids_of(case, ids.astype("int32"))
+    ordered = run(layer, x, causal=True, query_positions=ids)
+    mask = np.tri(T, dtype=bool)
+    close(ordered, run(layer, x, query_positions=ids, attention_mask=mask), 5e-5)
+
+
 def nothing_to_attend_to_is_an_answer(case, causal):
     """Batches without texts, texts without tokens: alone, for training, with the weights."""
     layer = attention(case)
