@@ -20,7 +20,6 @@ from keras_posenc.keras_support.lazy import names_on_request as _names_on_reques
 if TYPE_CHECKING:
     from keras_posenc import (
         analysis,
-        bench,
         checkpoints,
         encodings,
         heads,
@@ -153,7 +152,6 @@ __all__ = [
     "load_finetuned",
     # Modules
     "analysis",
-    "bench",
     "checkpoints",
     "encodings",
     "heads",

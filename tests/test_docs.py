@@ -1,7 +1,7 @@
 """README and site say what the code and the files of results say."""
 
 import ast
-import importlib
+import importlib.util
 import inspect
 import json
 import pathlib
@@ -10,6 +10,7 @@ import re
 import pytest
 
 import keras_posenc
+from keras_posenc.cli.arguments import parser
 from keras_posenc.encodings import ENCODINGS
 from keras_posenc.models.families import FAMILIES
 
@@ -85,7 +86,7 @@ def test_pages_have_the_tables_of_the_results(generate):
     row = "| rotary sorted ids | 92.6 | 96.3 | 96.1 | 95.8 | learned, kept | rotary +63.3 |"
     assert row in shown
     assert "Seeds 0, 1, 2; Keras 3.15.1 on jax; [bucket_sort.json]" in shown
-    assert "bench bucket_sort \\\n    --encodings rotary rotary+log_n" in shown
+    assert "benchmarks.extrapolation bucket_sort \\\n    --encodings rotary rotary+log_n" in shown
     assert "| hierarchical, alpha 0.4 | 28.0 (24.5 to 30.7) |" in shown
     assert "| counting:variables=3, train | 256 | 19 to 22 | 28 to 30 | 35 to 44 |" in shown
     assert "| 512 | 86.3 | 85.5 | 86.5 | 85.6 |" in shown
@@ -117,12 +118,26 @@ def test_every_guide_leads_to_the_api_reference():
 def test_the_benchmarks_that_pages_name_exist():
     """Their commands and files; and the list of the subpackages says what these say."""
     text = "\n".join(path.read_text("utf-8") for path in (*PAGES, *TOP))
-    named = {m.replace(".", "/") + ".py" for m in re.findall(r"-m (benchmarks\.[a-z][\w.]+)", text)}
-    named |= set(re.findall(r"\bbenchmarks/\w[\w/]*\.py", text))
-    assert len(named) > 30 and [name for name in sorted(named) if not (ROOT / name).exists()] == []
+    modules = {m.rstrip(".") for m in re.findall(r"-m (benchmarks\.[a-z][\w.]+)", text)}
+    found = [importlib.util.find_spec(name) for name in sorted(modules)]
+    assert len(modules) > 30 and None not in found
+    packages = [spec for spec in found if spec.submodule_search_locations]
+    assert all(importlib.util.find_spec(f"{spec.name}.__main__") for spec in packages)
+    named = set(re.findall(r"\bbenchmarks/\w[\w/]*\.py", text))
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
     for path in (ROOT / "benchmarks").glob("*/__init__.py"):
         row = f"| `{path.parent.name}` | {ast.get_docstring(ast.parse(path.read_text('utf-8')))} |"
         assert row in text, f"docs/guides/benchmark.md needs {row}"
+
+
+def test_the_commands_that_pages_name_exist():
+    """In blocks and in text; the log and the changelog have former ones."""
+    known = set(parser().commands.choices)
+    for path in (*PAGES, *TOP):
+        if path.name not in ("LOG.md", "CHANGELOG.md"):
+            text = path.read_text("utf-8")
+            named = set(re.findall(r"(?:^|`)keras-posenc (\w+)", text, re.MULTILINE))
+            assert named <= known, path
 
 
 def test_every_encoding_has_a_page(generate):

@@ -31,7 +31,6 @@ WHERE_KERAS_HAS_THEM = {
     "checkpoints": "open_checkpoint",
     "analysis": "decay_curve",
     "tasks": "get",
-    "bench": "bench",
 }
 
 
@@ -142,10 +141,10 @@ def test_importing_the_package_imports_what_saved_models_need_and_little_more():
         if "@keras.saving.register_keras_serializable" in path.read_text("utf-8")
     }
     missing = registering - imported
-    apart = ("keras_posenc.bench", "keras_posenc.adapters")  # which need other packages
+    apart = "keras_posenc.adapters"  # which need other packages
     assert {name for name in missing if not name.startswith(apart)} == set()
     assert len(imported) <= 144
-    rooms = ("text", "checkpoints", "retrieval", "analysis", "bench", "tasks", "models.families")
+    rooms = ("text", "checkpoints", "retrieval", "analysis", "tasks", "models.families")
     late = tuple(f"keras_posenc.{room}" for room in rooms)
     # A kind of retrieval has its layers in its folder, and the folders above them come along.
     folders = {".".join(name.split(".")[:end]) for name in registering for end in range(2, 5)}

@@ -66,8 +66,6 @@ MAY_ASK_THE_BACKEND = (
     "backend/",
     "processes/pool.py",
     "training/runs.py",
-    "bench/campaign.py",
-    "bench/passkey.py",
 )
 # Public, in spite of the underscore: they are methods of named tuples.
 OF_NAMED_TUPLES = {"_asdict", "_replace"}

@@ -1,4 +1,4 @@
-"""Passkeys by length: what `keras-posenc bench passkey` finds with MiniLM, stretched in each way.
+"""Passkeys by length: what passkeys.py finds with MiniLM, stretched in each way.
 
     KERAS_BACKEND=torch python -m benchmarks.long_texts.passkey
     KERAS_BACKEND=torch python -m benchmarks.long_texts.passkey --needles    # facts in real text
@@ -12,10 +12,11 @@ Another number of --documents has another chance, and needs --results and an --o
 import argparse
 import pathlib
 
+from benchmarks.long_texts.passkey_table import passkey_table
+from benchmarks.long_texts.passkeys import bench_passkey
 from benchmarks.long_texts.reading_tasks import Readings
 from benchmarks.shared.data import CORPORA, MINILM
 from benchmarks.shared.kept import read_rows, write_lines
-from keras_posenc.bench import bench_passkey, passkey_table
 
 RESULTS = pathlib.Path(__file__).parents[1] / "results"
 WAYS = [

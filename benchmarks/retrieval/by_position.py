@@ -29,8 +29,8 @@ from benchmarks.retrieval.long_documents import DEPTHS, LENGTHS
 from benchmarks.shared.data import CORPORA, MINILM, mpnet
 from benchmarks.shared.intervals import half_width
 from benchmarks.shared.kept import Study, keys, markdown, options, write_lines
+from benchmarks.shared.reading import by_words
 from keras_posenc import TextModel, Tokenizer, embedder
-from keras_posenc.bench.reading import by_words
 from keras_posenc.retrieval import chunk_spans, embed_spans, open_embedder
 from keras_posenc.training import contextualize
 

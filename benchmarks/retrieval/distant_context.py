@@ -43,8 +43,8 @@ from benchmarks.retrieval import distant_subjects, distant_terms, distant_texts
 from benchmarks.shared.data import CORPORA, MINILM, mpnet
 from benchmarks.shared.intervals import half_width
 from benchmarks.shared.kept import Study, keys, markdown, options, write_lines
+from benchmarks.shared.reading import by_words
 from keras_posenc import TextModel, Tokenizer, embedder
-from keras_posenc.bench.reading import by_words
 from keras_posenc.retrieval import embed_spans, open_embedder
 from keras_posenc.training import Embed, contextualize, finetune, stretch
 

@@ -51,22 +51,43 @@ class Study:
     def __init__(self, path, write=write_rows):
         self.path, self.write, self.rows = path, write, read_rows(path)
 
-    def run(self, keys, measure, shown=()):
+    def run(self, keys, measure, shown=(), settings=None):
         """Measures what is missing; an interrupted call goes on where it was.
 
         Args:
             keys: dicts, each of which tells a row from the others.
             measure: function with the items of a key as keywords, returns the rest of its row.
-            shown: names of what is printed of a new row.
+            shown: names of what is printed of a new row; None prints nothing.
+            settings: dict that a row has under "settings", or None. A row that was made with others
+                is an error.
+
+        Returns:
+            list of the rows of the keys.
         """
+        rows = []
         for key in keys:
-            if any(key.items() <= row.items() for row in self.rows):
-                continue
-            started = time.process_time()
-            found = measure(**key)
-            self.rows.append({**key, **stamp(started), **found})
-            print(*key.values(), *(found[name] for name in shown), flush=True)
-            self.write(self.path, self.rows)
+            row = next((row for row in self.rows if key.items() <= row.items()), None)
+            if row is None:
+                started = time.process_time()
+                found = measure(**key)
+                row = {**key, **({"settings": settings} if settings else {})}
+                row |= {**stamp(started), **found}
+                self.rows.append(row)
+                if shown is not None:
+                    print(*key.values(), *(found[name] for name in shown), flush=True)
+                self.write(self.path, self.rows)
+            elif settings is not None:
+                self._compare(row["settings"], settings)
+            rows.append(row)
+        return rows
+
+    def _compare(self, before, settings):
+        for name, value in settings.items():
+            if value != before.get(name):
+                raise ValueError(
+                    f"{self.path} was made with {name}={before.get(name)}, not {value}: give "
+                    "another output, or delete it."
+                )
 
 
 def keys(**values):

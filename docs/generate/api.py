@@ -45,7 +45,6 @@ OPENINGS = {
     "training": "Calls that go from files of texts to a trained model, and what they use.",
     "retrieval": "Vectors of texts, search, and reranking.",
     "tasks": "Synthetic tasks that show whether a model works on texts longer than in training.",
-    "bench": "Runs of the synthetic tasks, and their tables and figures.",
     "analysis": "What encodings and models do with positions, as numbers and figures.",
     "adapters": "Models as parts of other libraries, each of which must be installed.",
 }
@@ -120,7 +119,6 @@ PAGES = {
     "training": ("Training", "keras_posenc.training", "__all__"),
     "retrieval": ("Retrieval", "keras_posenc.retrieval", "__all__"),
     "tasks": ("Tasks", "keras_posenc.tasks", "__all__"),
-    "bench": ("Benchmark", "keras_posenc.bench", "__all__"),
     "analysis": ("Analysis", "keras_posenc.analysis", "__all__"),
     "adapters": ("Other libraries", "keras_posenc.adapters", "__all__"),
 }

@@ -55,10 +55,11 @@ def _shown(marker):
 
 
 def bench(name):
-    """A file of `keras-posenc bench`: table, command, seeds, versions, pictures."""
-    from keras_posenc.bench import commands_of, perplexity_table, to_table
-    from keras_posenc.bench.published_results import published, source
-    from keras_posenc.bench.table import name_of
+    """A file of `benchmarks.extrapolation`: table, command, seeds, versions, pictures."""
+    from benchmarks.extrapolation.perplexity_table import perplexity_table
+    from benchmarks.extrapolation.published_results import published, source
+    from benchmarks.extrapolation.shell_command import commands_of
+    from benchmarks.extrapolation.table import name_of, to_table
 
     found = tables.bench(name)
     seeds = sorted({one["seed"] for one in found})
@@ -79,10 +80,10 @@ def bench(name):
 
 
 def grid(name):
-    """A file of `keras-posenc bench` in short: a row per model, a column per task."""
-    from keras_posenc.bench.published_results import published
-    from keras_posenc.bench.scores import scores
-    from keras_posenc.bench.table import name_of
+    """A file of `benchmarks.extrapolation` in short: a row per model, a column per task."""
+    from benchmarks.extrapolation.published_results import published
+    from benchmarks.extrapolation.scores import scores
+    from benchmarks.extrapolation.table import name_of
 
     cells = {}
     for one in tables.bench(name):
@@ -101,7 +102,7 @@ def grid(name):
 
 def ranges(name):
     """Lowest to highest seed at each longer length: a row a task and split."""
-    from keras_posenc.bench.table import grouped
+    from benchmarks.extrapolation.table import grouped
 
     rows = [("", "tokens")]
     for (task, split), lines in grouped(tables.bench(name)).items():
@@ -154,7 +155,7 @@ def readings(task):
 
 def retrieval(task):
     """How well each way of reading finds one sentence of a long document, by length."""
-    from keras_posenc.bench import passkey_table
+    from benchmarks.long_texts.passkey_table import passkey_table
 
     rows, measured = results(task), {}
     for length in sorted({int(length) for row in rows for length in row["scores"]}):
@@ -258,7 +259,7 @@ def encodings_2026():
 
 def summary_2026():
     """The mean of each test of the encodings of 2026, those with the lowest loss first."""
-    from keras_posenc.bench.scores import scores
+    from benchmarks.extrapolation.scores import scores
 
     def means(rows, name_of, value_of):
         found = {}

@@ -1,7 +1,7 @@
 """What sources report of language models, to stand beside the results of the same model here.
 
-Results for tasks are in `keras_posenc.bench.published_results`. Those of a language model depend on
-its texts, so these figures belong to files of results. Transcribed by hand.
+Results for tasks are in `benchmarks.extrapolation.published_results`. Those of a language model
+depend on its texts, so these figures belong to files of results. Transcribed by hand.
 """
 
 _COPE = "Golovneva et al., [2405.18719](https://arxiv.org/abs/2405.18719)"

@@ -8,8 +8,8 @@ import blocks
 import numpy as np
 import tables
 
+from benchmarks.extrapolation.table import curves
 from keras_posenc.analysis.plot import COLOURS, MARKERS, styled, to_svg
-from keras_posenc.bench import curves
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # File of results -> title, split, and the lines: name in the results -> name in the picture.

@@ -5,7 +5,6 @@ import importlib
 import json
 import os
 import shlex
-import sys
 
 import tables
 
@@ -62,7 +61,5 @@ def _environment_kept():
 
 def benchmark(name):
     """The module SUBPACKAGE.NAME of the benchmarks, which sets variables of the environment."""
-    if str(tables.ROOT) not in sys.path:
-        sys.path.insert(0, str(tables.ROOT))
     with _environment_kept():
         return importlib.import_module(f"benchmarks.{name}")

@@ -3,10 +3,13 @@
 import json
 import pathlib
 import statistics
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+if str(ROOT) not in sys.path:  # of the benchmarks
+    sys.path.insert(0, str(ROOT))
 RESULTS = ROOT / "benchmarks" / "results"
-# Those of `keras-posenc bench`.
+# Those of `python -m benchmarks.extrapolation`.
 BENCH = RESULTS / "bench"
 # Names of ways in distant_context.json and rotary_collapse.json.
 FIRST = "chunk after the document's first sentence"
@@ -25,8 +28,8 @@ def differences():
 
 
 def bench(name):
-    """The results of one of the project's own runs of `keras-posenc bench`."""
-    from keras_posenc.bench import read_results
+    """The results of one of the project's own runs of `benchmarks.extrapolation`."""
+    from benchmarks.extrapolation.table import read_results
 
     return read_results(BENCH / f"{name}.json")
 
@@ -36,7 +39,7 @@ def results():
     mean = statistics.fmean
 
     def score(name, split, line, length=None):
-        from keras_posenc.bench.table import grouped
+        from benchmarks.extrapolation.table import grouped
 
         (found,) = (
             several

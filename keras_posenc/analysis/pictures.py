@@ -33,9 +33,9 @@ def decay_curves(figure, curves, lowest=-8.0):
     """
     left, right = figure.subplots(1, 2)
     for index, (name, curve) in enumerate(curves.items()):
-        left.plot(curve["distance"], curve["logits"].mean(0), label=name, **_look(index))
+        left.plot(curve["distance"], curve["logits"].mean(0), label=name, **look(index))
         weights = curve["weights"].mean(0)
-        right.plot(curve["distance"], np.where(weights > 1e-7, weights, np.nan), **_look(index))
+        right.plot(curve["distance"], np.where(weights > 1e-7, weights, np.nan), **look(index))
     both = any(curve["distance"].min() < 0 for curve in curves.values())
     for axes in (left, right):
         axes.set_xlabel("query minus key (tokens)" if both else "distance (tokens)")
@@ -64,7 +64,7 @@ def entropy_curves(figure, series):
             curve["entropy"].mean(1),
             marker=MARKERS[index % len(MARKERS)],
             label=name,
-            **_look(index),
+            **look(index),
         )
     lengths = sorted({int(n) for curve in series.values() for n in curve["length"]})
     axes.plot(lengths, np.log(lengths), color="#767676", linestyle="--", label="uniform: ln n")
@@ -76,44 +76,6 @@ def entropy_curves(figure, series):
         ylim=(0, None),
     )
     figure.legend(loc="outside upper left", ncols=3)
-
-
-@styled
-def accuracy_against_length(
-    figure, panels, trained, chance=None, along="length", of="places answered right"
-):
-    """Draws accuracy by length: one line per model, shaded from the worst to the best seed.
-
-    Args:
-        panels: dict, title -> dict, name -> result of `bench.curves`.
-        trained: int. The longest training length, a dotted line.
-        chance: float or None. The accuracy of guessing, a dashed line.
-        along: str. Label of the horizontal axis: the length, or the position in the text.
-        of: str. What the accuracy is the share of.
-
-    Returns:
-        A `matplotlib.figure.Figure`.
-    """
-    for axes, (title, lines) in zip(_panels(figure, len(panels)), panels.items(), strict=True):
-        for index, (name, line) in enumerate(lines.items()):
-            mean, best, worst = ([100 * v for v in line[key]] for key in ("mean", "best", "worst"))
-            look = _look(index)
-            marker = MARKERS[index % len(MARKERS)]
-            axes.plot(line["length"], mean, marker=marker, markersize=4, label=name, **look)
-            axes.fill_between(
-                line["length"], worst, best, color=look["color"], alpha=0.12, linewidth=0
-            )
-        axes.axvline(trained, color="#333333", linestyle=":", linewidth=1)
-        if chance is not None:
-            axes.axhline(100 * chance, color="#767676", linestyle="--", linewidth=1)
-        axes.set_xscale("log", base=2)
-        lengths = sorted({length for line in lines.values() for length in line["length"]})
-        axes.set_xticks(lengths, [str(length) for length in lengths], rotation=45)
-        axes.minorticks_off()
-        axes.set(title=title, xlabel=f"{along} (dotted: longest of the training)", ylim=(0, 103))
-    figure.axes[0].set_ylabel(f"{of} (%)")
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower left", ncols=3)
 
 
 @styled
@@ -155,9 +117,9 @@ def rotary_terms(figure, terms, head=0):
     """
     each, total = figure.subplots(1, 2, sharey=True)
     for index, (name, label) in enumerate(TERMS.items()):
-        each.plot(terms["distance"], terms[name][head], label=label, **_look(index))
+        each.plot(terms["distance"], terms[name][head], label=label, **look(index))
     total.plot(terms["distance"], terms["sum"][head], label="sum of the four", color=COLOURS[4])
-    total.plot(terms["distance"], terms["qk"][head], label=TERMS["qk"], **_look(0))
+    total.plot(terms["distance"], terms["qk"][head], label=TERMS["qk"], **look(0))
     each.set(title="Four terms", ylabel="mean logit", xlabel="distance (tokens)")
     total.set(title="With biases and without", xlabel="distance (tokens)")
     handles, labels = each.get_legend_handles_labels()
@@ -231,7 +193,7 @@ def cross_attention(figure, weights, sources, targets):
     bar.outline.set_visible(False)
 
 
-def _look(index):
+def look(index):
     """Colour and line style of a series; the style changes when the colours repeat."""
     return {
         "color": COLOURS[index % len(COLOURS)],

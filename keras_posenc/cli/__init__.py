@@ -24,8 +24,6 @@ AGAIN = {
     "pretrain": "; the same command goes on after the last state, at most half a minute back",
     "contextualize": "; the same command goes on after the last state, at most half a minute back",
     "stretch": "; the same command goes on after the last state, at most half a minute back",
-    "bench": "; the same command goes on after the last hundred steps",
-    "bench passkey": "; the same command goes on after the last finished length",
 }
 
 

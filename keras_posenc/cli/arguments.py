@@ -33,6 +33,10 @@ TYPES = {
 CHOICES = re.compile(r"[Oo]ne of (\"[^.]*\")")
 # A sentence that argparse's list of the choices makes superfluous.
 ONLY_CHOICES = re.compile(r" One of (\"\w+\"(, | or |\.|$))+$")
+MOVED = (
+    "bench is no longer a command of the package: run python -m benchmarks.extrapolation in a "
+    "clone of the repository"
+)
 MOST_DIFFERENT = 0.7  # the least likeness of an option to one that may be meant
 # What happens without an argument, which is of no interest where it is required.
 BY_DEFAULT = re.compile(r" By default [^.]*\.")
@@ -52,15 +56,11 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(argument_default=argparse.SUPPRESS, allow_abbrev=False, **options)
         self.left_over, self.keywords = {}, {}
 
-    def parse_known_args(self, args=None, namespace=None):
-        """Reads a command of two words, `bench passkey`, as one."""
-        args = list(sys.argv[1:] if args is None else args)
-        if " ".join(args[:2]) in {command.name for command in COMMANDS}:
-            args[:2] = [" ".join(args[:2])]
-        return super().parse_known_args(args, namespace)
-
     def parse_args(self, args=None, namespace=None):
         """As `ArgumentParser.parse_args`, but an unknown option is an error of its command."""
+        args = list(sys.argv[1:] if args is None else args)
+        if args[:1] == ["bench"]:
+            self.error(MOVED)
         found, unknown = self.parse_known_args(args, namespace)
         command = self.commands.choices.get(found.command, self)
         if not any(each.startswith("-") for each in unknown):

@@ -8,7 +8,6 @@ from keras_posenc.cli.options import (
     device_count,
     frozen,
     name_or_none,
-    ranges,
     share_or_path,
     stages,
     whole_or_none,
@@ -19,7 +18,7 @@ class Command(typing.NamedTuple):
     """A command of the command line.
 
     Attributes:
-        name: str. The name as it is typed; two words for one of several kinds.
+        name: str. The name as it is typed.
         positional: str. The names of its positional arguments.
         functions: tuple of str. Public names of the functions and dataclasses whose keywords are
             its options.
@@ -54,8 +53,6 @@ SPECIAL = {
     "ignore": {"metavar": "PATTERN", "nargs": "+"},
     "model": {"metavar": "FAMILY"},
     "rope_scaling": {"metavar": "TYPE:FACTOR", "help": "Scaling of rotary positions, as yarn:4"},
-    "train_lengths": {"metavar": "N,N-N,...", "type": ranges},
-    "test_lengths": {"metavar": "N,N-N,...", "type": ranges},
 }
 TEXTS = "Texts: .txt (one per line), .tsv, .csv, .jsonl, .parquet or .tab"
 DOCUMENTS = (
@@ -64,7 +61,6 @@ DOCUMENTS = (
 )
 CHECKPOINT = "Weights, or a directory with weights, config and tokenizer"
 REPORT = {"action": "store_true", "help": "Write no report.html"}
-NO_PICTURES = {"action": "store_true", "help": "Draw no figures"}
 BIDIRECTIONAL = {"action": "store_true", "help": "Attention to both sides (default: causal)"}
 OUTPUT = {"metavar": "FILE", "help": "File of the figure, .svg, .png or .pdf (default: WHAT.svg)"}
 ENCODINGS = {
@@ -340,20 +336,6 @@ COMMANDS = (
         },
         summary="Writes a checkpoint in another format, optionally with more positions",
         example="convert path/to/bert longer-bert --positions 2048",
-    ),
-    Command(
-        "bench",
-        "tasks",
-        ("bench.bench", "bench.Settings"),
-        more={"no_pictures": NO_PICTURES},
-        example="bench even_pairs --encodings none alibi --seeds 0,1",
-    ),
-    Command(
-        "bench passkey",
-        "checkpoint",
-        ("bench.bench_passkey",),
-        more={"no_pictures": NO_PICTURES},
-        example="bench passkey path/to/model",
     ),
     Command("list", "", (), summary="Prints a table of all position encodings"),
     Command(

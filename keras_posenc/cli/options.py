@@ -93,21 +93,6 @@ def share_or_path(text):
         return text
 
 
-def ranges(text):
-    """The integers in a list of numbers and ranges, such as 50,100 or 4-64:2."""
-    try:
-        lengths = []
-        for part in text.split(","):
-            ends, _, step = part.partition(":")
-            first, dash, last = ends.partition("-")
-            lengths += range(int(first), int(last if dash else first) + 1, int(step or 1))
-        return lengths
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"give lengths such as 64, 50,100,200, 1-40 or, every second, 4-64:2, not {text!r}"
-        ) from None
-
-
 def class_weight(text):
     """spam=2,ham=0.5 -> {"spam": 2.0, "ham": 0.5}; balanced stays."""
     if text == "balanced":

@@ -258,33 +258,6 @@ def _convert(arguments):
     )
 
 
-def _bench(arguments):
-    tasks = arguments.pop("tasks")
-    arguments.setdefault("output", "bench")
-    output, pictures = arguments["output"], not arguments.pop("no_pictures", False)
-    return program(
-        f"from keras_posenc.bench import bench, {'save_pictures, ' * pictures}to_table",
-        "",
-        f"results = {call('bench', tasks, **arguments)}",
-        "print(to_table(results))",
-        pictures and f"print(*save_pictures(results, {literal(output)}))",
-    )
-
-
-def _bench_passkey(arguments):
-    checkpoint = arguments.pop("checkpoint")
-    arguments.setdefault("output", "bench-passkey")
-    output, pictures = arguments["output"], not arguments.pop("no_pictures", False)
-    return program(
-        "from keras_posenc.bench import bench_passkey, passkey_table",
-        pictures and "from keras_posenc.bench import save_pictures",
-        "",
-        f"results = {call('bench_passkey', checkpoint, **arguments)}",
-        "print(passkey_table(results))",
-        pictures and f"print(*save_pictures(results, {literal(output)}))",
-    )
-
-
 def _list(arguments):
     return program(
         "from keras_posenc.analysis import encoding_table",
@@ -479,8 +452,6 @@ PROGRAMS = {
     "rerank": _rerank,
     "inspect": _inspect,
     "convert": _convert,
-    "bench": _bench,
-    "bench passkey": _bench_passkey,
     "list": _list,
     "describe": _describe,
     "plot": _plot,

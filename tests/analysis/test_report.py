@@ -6,10 +6,10 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
+from benchmarks.extrapolation.pictures import save_pictures
 from keras_posenc.analysis import plot, write_report, write_stretch_report
 from keras_posenc.analysis import verdict as analysis_verdict
 from keras_posenc.analysis.report import FinetuneRun, read_run
-from keras_posenc.bench import save_pictures
 from keras_posenc.metrics import scores as metrics
 from keras_posenc.text import read_texts
 from keras_posenc.training import finetune

@@ -8,8 +8,7 @@ import shlex
 
 import pytest
 
-from keras_posenc import analysis, bench, retrieval, training
-from keras_posenc.bench import reading
+from keras_posenc import analysis, retrieval, training
 from keras_posenc.cli import signatures
 from keras_posenc.cli.arguments import parser
 from keras_posenc.cli.commands import COMMANDS, PLOTS, TASK_CLASSES
@@ -34,7 +33,6 @@ FUNCTIONS = {
     "search": retrieval.search,
     "mine": retrieval.mine_hard_negatives,
     "inspect": analysis.inspect_checkpoint,
-    "bench passkey": bench.bench_passkey,
 }
 
 
@@ -72,19 +70,13 @@ def test_every_keyword_of_the_function_is_an_option(name):
         values += TASKS.values() if each == "finetune" else ()
         fields = {field.name for value in values for field in dataclasses.fields(value)}
         only_here[each] |= fields - {"name"}
-    only_here |= {"evaluate": {"output"}, "bench passkey": {"no_pictures"}}
+    only_here["evaluate"] = {"output"}
     # Of opening the model, and parts of `extension` and of `reading`.
     opening = {"ignore", "token_budget", "stretch", "alpha", "rope_scaling"}
     only_here["embed"] = opening | {"chunks", "overlap", "late", "multi", "sparse"}
     only_here["search"] = opening | {"file", "max_length", "dimension", "extension"}
     only_here["predict"] = {"format", "file", "question", "output"}
     assert set(actions(name)) == keywords | only_here.get(name, set())
-
-
-def test_every_keyword_and_setting_of_the_benchmark_is_an_option():
-    keywords = set(inspect.signature(bench.bench).parameters) - {"verbose", "settings"}
-    keywords |= {field.name for field in dataclasses.fields(bench.Settings)}
-    assert set(actions("bench")) == keywords | {"no_pictures"}
 
 
 def test_a_figure_has_the_options_that_its_program_reads():
@@ -103,8 +95,7 @@ def test_types_choices_and_defaults_are_read_from_the_source():
         "--whole-words",
         "--no-whole-words",
     ]
-    assert actions("bench")["encodings"].nargs == "+"
-    assert actions("bench")["seeds"].type("1,2") == [1, 2]
+    assert found["matryoshka"].type("1,2") == [1, 2]
     assert found["class_weight"].type("a=2,b=c=0.5") == {"a": 2.0, "b=c": 0.5}
     assert found["class_weight"].type("balanced") == "balanced"
     assert found["lora_rank"].type is int and found["freeze"].nargs == "+"
@@ -125,7 +116,6 @@ def test_the_choices_are_those_of_the_functions():
         ("stretch", "stretch", stretch_recipe.StretchRecipe.tables),
         ("embed", "stretch", stretch_recipe.StretchRecipe.tables),
         ("convert", "stretch", TABLES),
-        ("bench passkey", "pooling", reading.POOLINGS),
     ):
         assert tuple(actions(command)[name].choices) == tuple(values), (command, name)
 
@@ -226,21 +216,6 @@ def test_the_source_of_a_function_says_what_python_says():
                 assert parameters[name].default is inspect.Parameter.empty
             elif default is not signatures.COMPUTED:
                 assert parameters[name].default == default
-
-
-@pytest.mark.parametrize(
-    ("text", "lengths"),
-    [("64", [64]), ("50,100", [50, 100]), ("1-4,9", [1, 2, 3, 4, 9]), ("4-8:2", [4, 6, 8])],
-)
-def test_lengths(text, lengths):
-    found = parser().parse_args(["bench", "even_pairs", "--train-lengths", text])
-    assert found.train_lengths == lengths
-
-
-def test_lengths_that_are_none_are_refused(capsys):
-    with pytest.raises(SystemExit, match="2"):
-        parser().parse_args(["bench", "even_pairs", "--train-lengths", "1-"])
-    assert "every second, 4-64:2, not '1-'" in capsys.readouterr().err
 
 
 def test_options_that_are_not_given_are_not_there():

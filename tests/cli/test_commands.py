@@ -1,6 +1,7 @@
 """Every command: the Python that it prints does what it does, and says the same."""
 
 import contextlib
+import importlib
 import io
 import json
 
@@ -104,8 +105,6 @@ IGNORED = ("cls.graft.*", "cls.chain.*")
         ("pretrain", "MODEL", "TSV", "OUT", "--length=8", "--steps=1", "--validation=.1"),
         ("stretch", "MODEL", "TXT", "OUT", "--length=18", "--steps=0", "--no-report"),
         ("embed", "MODEL", "TXT", "--output=OUT.npy"),
-        ("bench passkey", "MODEL", "--lengths=48", "--documents=2", "--output=OUT", "--no-pictures")
-        + ("--ways", "chunks_max", "tile"),
     ],
     ids=lambda arguments: arguments[0],
 )
@@ -122,7 +121,6 @@ def test_tensors_that_are_left_out(capsys, tmp_path, pretrained, arguments):
     paths["OUT"] = tmp_path / "out"
     for name, path in paths.items():
         arguments = [argument.replace(name, str(path)) for argument in arguments]
-    arguments[:1] = arguments[0].split()
     assert main(arguments) == 2
     assert "leave it out: --ignore takes" in capsys.readouterr().err
     assert main([*arguments, "--ignore", *IGNORED]) == 0
@@ -327,35 +325,15 @@ def test_convert_writes_stretched_positions_as_plain_rows(capsys, tmp_path, pret
     assert json.loads((tmp_path / "config.json").read_text())["max_position_embeddings"] == 40
 
 
-def test_bench(capsys, tmp_path):
-    small = "--layers 1 --size 8 --heads 2 --batch-size 4 --train-lengths 3 --test-lengths 4,6"
-    arguments = ("--positions", "consecutive", "sorted", "--steps", 2, "--seeds", "0,1")
-    program, output = run(
-        capsys, "bench", "bucket_sort", *arguments, *small.split(), "--output", tmp_path
+def test_the_benchmark_is_in_the_repository(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["bench", "even_pairs", "--steps", "2"])
+    words = (
+        "bench is no longer a command of the package: run python -m benchmarks.extrapolation in a"
     )
-    assert 'positions=["consecutive", "sorted"]' in program and "seeds=[0, 1]" in program
-    assert "[4/4] bucket_sort transformer none sorted 1: step 2 of 2, loss " in output
-    assert "| bucket_sort | none sorted ids |" in output
-    # The runs are done: the printed program reads them and says the same.
-    (picture,) = tmp_path.glob("*.svg")
-    picture.unlink()
-    assert execute(program) == output[output.index("| task |") :]
-    assert picture.exists()
-    assert main(["bench", "even_pairs", "--steps", "2", "--models", "gru"]) == 2
-    assert "Unknown model 'gru'" in capsys.readouterr().err
-
-
-def test_bench_passkey(capsys, tmp_path, pretrained):
-    given = ("--ways", "words", "hierarchical:alpha=0.2,kept_rows=1", "--lengths", "48,80")
-    more = ("--documents", 3, "--seeds", "1,2", "--output", tmp_path)
-    program, output = run(capsys, "bench", "passkey", pretrained, *given, *more)
-    assert 'ways=["words", "hierarchical:alpha=0.2,kept_rows=1"]' in program
-    assert "passkey, words, seed 2, 80 tokens: " in output
-    (picture,) = tmp_path.glob("*.svg")
-    assert execute(program) == output[output.index("| passkey |") :]
-    assert "documents found (%)" in picture.read_text("utf-8")
-    assert main(["bench", "passkey", str(pretrained), "--ways", "skim"]) == 2
-    assert "Unknown way 'skim'" in capsys.readouterr().err
+    assert words in capsys.readouterr().err
+    with pytest.raises(ImportError, match="It is benchmarks/extrapolation in the repository: run"):
+        importlib.import_module("keras_posenc.bench")
 
 
 def test_list(capsys):

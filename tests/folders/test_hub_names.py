@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import keras_posenc
+from benchmarks.long_texts.passkeys import bench_passkey
 from keras_posenc.analysis import inspect_checkpoint, open_model
-from keras_posenc.bench import bench_passkey
 from keras_posenc.checkpoints.reader import with_adapter
 from keras_posenc.cli import main
 from keras_posenc.retrieval import mine_hard_negatives, search

@@ -5,11 +5,11 @@ import functools
 import keras
 import numpy as np
 
+from benchmarks.extrapolation.memory import MemoryStates, StackRNNCell, TapeRNNCell
+from benchmarks.extrapolation.settings import RECURRENT, encodings_of, lengths_of, positions_of
+from benchmarks.extrapolation.task_batches import places_of, width
 from keras_posenc.attention.gau import GatedAttentionUnit
 from keras_posenc.attention.layer import PositionalAttention
-from keras_posenc.bench.memory import MemoryStates, StackRNNCell, TapeRNNCell
-from keras_posenc.bench.settings import RECURRENT, encodings_of, lengths_of, positions_of
-from keras_posenc.bench.task_batches import places_of, width
 from keras_posenc.layers.block import Block, block_parts
 from keras_posenc.layers.feedforward import FeedForward
 from keras_posenc.layers.token_embedding import TokenEmbedding

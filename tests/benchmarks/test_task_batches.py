@@ -1,14 +1,14 @@
 import numpy as np
 import pytest
 
-from keras_posenc import tasks
-from keras_posenc.bench.task_batches import (
+from benchmarks.extrapolation.task_batches import (
     TRIAL_TEST,
     evaluation_batches,
     padded,
     train_batch,
     width,
 )
+from keras_posenc import tasks
 
 pytestmark = pytest.mark.once
 

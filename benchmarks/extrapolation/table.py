@@ -3,8 +3,8 @@
 import math
 import statistics
 
-from keras_posenc.bench.published_results import published
-from keras_posenc.bench.scores import compared, far_scores, scores, trained_scores, verdicts
+from benchmarks.extrapolation.published_results import published
+from benchmarks.extrapolation.scores import compared, far_scores, scores, trained_scores, verdicts
 from keras_posenc.files.untrusted import read_json
 
 # Columns that a table has whatever is in them, and those where nothing is written as a dash.

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from selection import on_all
 
-from keras_posenc.bench import Settings
-from keras_posenc.bench.run import Clock, Contender
-from keras_posenc.bench.task_batches import TEST, train_batch
+from benchmarks.extrapolation.run import Clock, Contender
+from benchmarks.extrapolation.settings import Settings
+from benchmarks.extrapolation.task_batches import TEST, train_batch
 
 SMALL = Settings(steps=20, layers=1, size=8, heads=2, batch_size=4, train_lengths=(3,))
 

@@ -1,19 +1,27 @@
-"""`bench_passkey`: finding one sentence of a long document, by length and by way of reading."""
+"""Finding one sentence of a long document, by length and by way of reading it, without training.
 
-import dataclasses
+    python -m benchmarks.long_texts.passkeys path/to/model --lengths 512,1024 --documents 50
+
+Results, the table and the figure are written to --output; a repeated call resumes.
+"""
+
+import argparse
 import functools
-import json
+import itertools
 import pathlib
+import statistics
 import time
 
-import keras
 import numpy as np
 
+from benchmarks.extrapolation.pictures import save_pictures
+from benchmarks.extrapolation.settings import one_part
+from benchmarks.long_texts.passkey_table import passkey_table
+from benchmarks.shared.kept import Study, keys, write_lines
+from benchmarks.shared.reading import POOLINGS, by_words, embedded, first_rank
 from keras_posenc.arguments import checks
-from keras_posenc.bench.reading import POOLINGS, by_words, embedded, first_rank
-from keras_posenc.bench.settings import file_name, one_part, read_result
 from keras_posenc.checkpoints.folder import owned
-from keras_posenc.files.writing import subfolder, write_text
+from keras_posenc.cli.options import numbers
 from keras_posenc.models.config_file import read_config
 from keras_posenc.models.extension import Extension
 from keras_posenc.models.factory import build_transformer_model
@@ -24,17 +32,6 @@ from keras_posenc.training.progress import printer
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192)
 STRETCHES = ("tile", "interpolate", "hierarchical")
 WAYS = ("truncate", "chunks_max", "chunks_mean", "words", *STRETCHES)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Settings:
-    """What the scores depend on beside the way, the length and the seed."""
-
-    checkpoint: str
-    documents: int
-    pooling: str
-    corpus: str | None
-    backend: str
 
 
 def bench_passkey(
@@ -108,40 +105,35 @@ def bench_passkey(
         if name in readers:
             raise ValueError(f"{path}: there is another way {name!r}; rename the directory.")
         readers[name] = _Checkpoint(path)
-    settings = _Settings(
-        checkpoint=pathlib.Path(checkpoint).name,
-        documents=documents,
-        pooling=pooling,
-        corpus=corpus and pathlib.Path(corpus).name,
-        backend=keras.backend.backend(),
-    )
+    settings = {
+        "checkpoint": pathlib.Path(checkpoint).name,
+        "documents": documents,
+        "pooling": pooling,
+        "corpus": corpus and pathlib.Path(corpus).name,
+    }
     fillers = corpus and read_texts(corpus, label=False).texts
     source = _Source(checkpoint, fillers, documents, pooling, ignore)
     for reader in readers.values():
         reader.check(source, lengths)
     print_line = printer(verbose)
+
+    def measure(task, model, seed, length):
+        started = time.perf_counter()
+        scores = first_rank(readers[model](source, length, seed))
+        seconds = round(time.perf_counter() - started, 2)
+        print_line(
+            f"{task}, {model}, seed {seed}, {length:,} tokens: {np.mean(scores):.1%}, "
+            f"{seconds:.0f} s"
+        )
+        return {"scores": scores, "seconds": seconds}
+
     with owned(pathlib.Path(output)):
-        runs, results = subfolder(pathlib.Path(output), "runs"), []
-        for seed in seeds:
-            for way, reader in readers.items():
-                path = runs / f"{file_name(f'{source.task}--{way}--{seed}')}.json"
-                result = _begun(path, source, way, seed, settings)
-                for length in lengths:
-                    if str(length) in result["scores"]:
-                        continue
-                    started = time.perf_counter()
-                    scores = first_rank(reader(source, length, seed))
-                    seconds = round(time.perf_counter() - started, 2)
-                    result["scores"][str(length)] = scores
-                    result["seconds"][str(length)] = seconds
-                    result["accuracy"]["test"][str(length)] = float(np.mean(scores))
-                    write_text(path, json.dumps(result))
-                    print_line(
-                        f"{source.task}, {way}, seed {seed}, {length:,} tokens: "
-                        f"{np.mean(scores):.1%}, {seconds:.0f} s"
-                    )
-                results.append(_of_lengths(result, lengths))
-        write_text(pathlib.Path(output) / "results.json", json.dumps(results))
+        study, results = Study(pathlib.Path(output) / "lengths.json", write_lines), []
+        for seed, way in itertools.product(seeds, readers):
+            asked = keys(task=[source.task], model=[way], seed=[seed], length=lengths)
+            rows = study.run(asked, measure, None, settings)
+            results.append(_result(rows, source, settings))
+        write_lines(pathlib.Path(output) / "results.json", results)
     return results
 
 
@@ -265,31 +257,52 @@ def _reader(way):
     return _Short(*name.split("_")[1:])
 
 
-def _begun(path, source, way, seed, settings):
-    """The result of a way and a seed as far as it is there."""
-    here = dataclasses.asdict(settings)
-    if path.exists():
-        return read_result(path, ("settings", "scores", "accuracy", "seconds"), here)
+def _result(rows, source, settings):
+    """The rows of a way and a seed in one, with the keys of `benchmarks.extrapolation`, so that its
+    figures show these results too."""
+    lengths = [str(row["length"]) for row in rows]
+    scores = [row["scores"] for row in rows]
     return {
-        # The keys of `bench`, so that its pictures show these results too.
-        "task": source.task,
-        "model": way,
-        "seed": seed,
-        "accuracy": {"test": {}},
-        "chance": 1 / settings.documents,
+        **{name: rows[0][name] for name in ("task", "model", "seed", "versions")},
+        "accuracy": {"test": dict(zip(lengths, map(statistics.fmean, scores), strict=True))},
+        "chance": 1 / settings["documents"],
         "train_lengths": [1, source.length],
-        "scores": {},
-        "seconds": {},
-        "settings": here,
-        "versions": {"keras": keras.__version__, "backend": settings.backend},
+        "scores": dict(zip(lengths, scores, strict=True)),
+        "seconds": dict(zip(lengths, [row["seconds"] for row in rows], strict=True)),
+        "settings": settings,
     }
 
 
-def _of_lengths(result, lengths):
-    """A result of these lengths alone, in this order."""
+def parser():
+    """The options of `bench_passkey`; what is not given is left out."""
+    made = argparse.ArgumentParser(
+        prog="python -m benchmarks.long_texts.passkeys",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        argument_default=argparse.SUPPRESS,
+    )
+    made.add_argument("checkpoint", help="directory with weights, config and tokenizer")
+    made.add_argument("--ways", nargs="+", metavar="WAY", help=f"(default: {' '.join(WAYS)})")
+    made.add_argument("--stretched", nargs="+", metavar="DIRECTORY", help="read in one pass")
+    made.add_argument("--lengths", type=numbers, metavar="N,N", help=f"(default: {LENGTHS})")
+    made.add_argument("--documents", type=int, help="and queries, of each length (default: 50)")
+    made.add_argument("--seeds", type=numbers, metavar="N,N", help="of the documents (default: 0)")
+    made.add_argument("--corpus", help="real texts in which the sentences are hidden")
+    made.add_argument("--pooling", choices=POOLINGS, help="(default: mean)")
+    made.add_argument("--ignore", nargs="+", metavar="PATTERN", help="tensors to leave out")
+    made.add_argument("--output", help="directory (default: bench-passkey)")
+    made.add_argument("--no-pictures", action="store_true")
+    return made
 
-    def chosen(values):
-        return {n: values[n] for n in map(str, lengths)}
 
-    measured = {name: chosen(result[name]) for name in ("scores", "seconds")}
-    return {**result, **measured, "accuracy": {"test": chosen(result["accuracy"]["test"])}}
+def main(arguments=None):
+    asked = vars(parser().parse_args(arguments))
+    pictures = not asked.pop("no_pictures", False)
+    results = bench_passkey(asked.pop("checkpoint"), **asked)
+    print(passkey_table(results))
+    if pictures:
+        print(*save_pictures(results, asked.get("output", "bench-passkey")))
+
+
+if __name__ == "__main__":
+    main()

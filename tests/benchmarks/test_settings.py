@@ -1,7 +1,13 @@
 import pytest
 
-from keras_posenc.bench import settings
-from keras_posenc.bench.settings import Settings, encodings_of, lengths_of, positions_of, task_of
+from benchmarks.extrapolation import settings
+from benchmarks.extrapolation.settings import (
+    Settings,
+    encodings_of,
+    lengths_of,
+    positions_of,
+    task_of,
+)
 
 pytestmark = pytest.mark.once
 

@@ -7,11 +7,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_posenc import backend, tasks
-from keras_posenc.backend.seeding import set_random_seed
-from keras_posenc.bench.models import build_model
-from keras_posenc.bench.settings import lengths_of, splits_of, task_of
-from keras_posenc.bench.task_batches import (
+from benchmarks.extrapolation.models import build_model
+from benchmarks.extrapolation.settings import lengths_of, splits_of, task_of
+from benchmarks.extrapolation.task_batches import (
     TEST,
     TRIAL_TEST,
     VALIDATION,
@@ -21,6 +19,8 @@ from keras_posenc.bench.task_batches import (
     train_batch,
     width,
 )
+from keras_posenc import backend, tasks
+from keras_posenc.backend.seeding import set_random_seed
 from keras_posenc.files import saved_records as e
 from keras_posenc.training.schedules import cosine_warmup
 from keras_posenc.training.training_state import load_state, save_state

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_posenc.bench.memory import MemoryStates, StackRNNCell, TapeRNNCell
+from benchmarks.extrapolation.memory import MemoryStates, StackRNNCell, TapeRNNCell
 
 UNITS, CELL, INPUTS = 6, 3, 4
 

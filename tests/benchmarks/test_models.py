@@ -2,9 +2,10 @@ import keras
 import numpy as np
 import pytest
 
+from benchmarks.extrapolation.models import build_model
+from benchmarks.extrapolation.settings import Settings
+from benchmarks.extrapolation.task_batches import padded
 from keras_posenc import tasks
-from keras_posenc.bench import Settings, build_model
-from keras_posenc.bench.task_batches import padded
 
 SMALL = Settings(steps=1, layers=1, size=8, heads=2, max_position=64, train_lengths=(6,))
 

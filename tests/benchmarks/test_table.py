@@ -2,15 +2,10 @@ import math
 
 import pytest
 
-from keras_posenc.bench import (
-    curves,
-    curves_by_place,
-    perplexity_table,
-    read_results,
-    save_pictures,
-    to_table,
-)
-from keras_posenc.bench.published_results import published, source
+from benchmarks.extrapolation.perplexity_table import perplexity_table
+from benchmarks.extrapolation.pictures import save_pictures
+from benchmarks.extrapolation.published_results import published, source
+from benchmarks.extrapolation.table import curves, curves_by_place, read_results, to_table
 from keras_posenc.files.writing import write_text
 
 pytestmark = pytest.mark.once

@@ -6,9 +6,11 @@ import time
 import pytest
 from forks import Fork
 
-from keras_posenc.bench import Settings, bench, read_results, to_table
-from keras_posenc.bench.campaign import FIRST_TRIAL, _contender, _planned, runs_of
-from keras_posenc.bench.task_batches import TRIAL_TEST
+from benchmarks.extrapolation.campaign import FIRST_TRIAL, _contender, _planned, bench, runs_of
+from benchmarks.extrapolation.settings import Settings
+from benchmarks.extrapolation.shell_command import commands_of
+from benchmarks.extrapolation.table import read_results, to_table
+from benchmarks.extrapolation.task_batches import TRIAL_TEST
 
 pytestmark = pytest.mark.once
 
@@ -34,7 +36,7 @@ def run(output, **arguments):
 def test_a_killed_run_goes_on_to_the_same_end(tmp_path):
     """The kill comes after the first hundred steps are saved, in the middle of the others."""
     program = (
-        "from keras_posenc.bench import bench\n"
+        "from benchmarks.extrapolation.campaign import bench\n"
         f"bench(['bucket_sort'], seeds=[1], steps=110, output={str(tmp_path / 'killed')!r}, "
         f"encodings=['rotary'], positions=['sorted'], learning_rate=0.01, **{TINY!r})\n"
     )
@@ -46,7 +48,7 @@ def test_a_killed_run_goes_on_to_the_same_end(tmp_path):
         time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert not list((tmp_path / "killed" / "runs").iterdir())
+    assert not (tmp_path / "killed" / "results.json").exists()
     arguments = dict(seeds=[1], steps=110, encodings=["rotary"], positions=["sorted"])
     arguments["learning_rate"] = 0.01
     (resumed,), (alone,) = (run(tmp_path / name, **arguments) for name in ("killed", "alone"))
@@ -58,9 +60,8 @@ def test_a_killed_run_goes_on_to_the_same_end(tmp_path):
 
 def test_what_is_done_is_not_repeated(tmp_path):
     (first,) = run(tmp_path)
-    path = next((tmp_path / "runs").iterdir())
     changed = {**first, "accuracy": {"test": {"4": 0.5, "6": 0.25}}}
-    path.write_text(json.dumps(changed))
+    (tmp_path / "results.json").write_text(json.dumps([changed]))
     assert run(tmp_path) == [changed]
     both = run(tmp_path, seeds=[0, 1])
     assert [result["seed"] for result in both] == [0, 1]
@@ -77,8 +78,8 @@ def test_trained_lengths_are_tested_with_the_longer_ones(tmp_path):
     # Full batches of 25 rows.
     assert list(scored.values()) == [50, 50, 75, 100, 150]
     assert result["steps"] == 2 and len(result["validation"]) == 1
-    assert result["versions"].keys() >= {"keras", "numpy", "backend", "python"}
-    assert result["command"].startswith(f"KERAS_BACKEND={result['versions']['backend']} keras-pos")
+    assert result["versions"].keys() >= {"keras", "backend", "python"}
+    assert commands_of([result]).startswith(f"KERAS_BACKEND={result['versions']['backend']} python")
 
 
 def test_trials_have_different_seeds_and_test_samples(tmp_path):

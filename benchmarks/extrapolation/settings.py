@@ -8,7 +8,6 @@ import re
 from keras_posenc import tasks
 from keras_posenc.arguments import checks
 from keras_posenc.encodings import ENCODINGS
-from keras_posenc.files.untrusted import read_json
 from keras_posenc.positions.random import METHODS
 
 ABSOLUTE = ("sinusoidal", "learned")
@@ -159,19 +158,6 @@ def one_part(text, kinds, what):
     if len(named) != 1:
         raise ValueError(f"{text!r} is {len(named)} parts: give one {what}.")
     return named[0]
-
-
-def read_result(path, keys, settings):
-    """The result in a file, which must have these keys, and have been made with these settings."""
-    result = read_json(path, keys)
-    for name, value in settings.items():
-        before = result["settings"].get(name)
-        if value != before:
-            raise ValueError(
-                f"{path} was made with {name}={before}, not {value}: give another output, or "
-                "delete it."
-            )
-    return result
 
 
 def file_name(text):

@@ -4,7 +4,7 @@ import json
 import pathlib
 import shlex
 
-from keras_posenc.bench.settings import Settings
+from benchmarks.extrapolation.settings import Settings
 
 
 def commands_of(results):
@@ -21,8 +21,8 @@ def commands_of(results):
     >>> run = {"task": "even_pairs", "model": "lstm", "encodings": "none", "seed": 0}
     >>> run |= {"positions": "consecutive", "settings": {"steps": 9}, "train_lengths": [1, 40]}
     >>> print(commands_of([{**run, "versions": {"backend": "jax"}}]))
-    KERAS_BACKEND=jax keras-posenc bench even_pairs --models lstm \\
-        --encodings none --seeds 0 --steps 9
+    KERAS_BACKEND=jax python -m benchmarks.extrapolation even_pairs \\
+        --models lstm --encodings none --seeds 0 --steps 9
     """
     alike = {}
     for one in results:
@@ -36,7 +36,7 @@ def _command(results):
         return list(dict.fromkeys(str(one[name]) for one in results))
 
     defaults = Settings(steps=1)
-    words = ["keras-posenc", "bench", *distinct("task")]
+    words = ["python", "-m", "benchmarks.extrapolation", *distinct("task")]
     if (models := distinct("model")) != ["transformer"]:
         words += ["--models", *models]
     words += ["--encodings", *distinct("encodings")]

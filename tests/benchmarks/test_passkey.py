@@ -1,13 +1,14 @@
-"""`bench passkey`: ways of reading against direct computations, resumption, refusals."""
+"""`bench_passkey`: ways of reading against direct computations, resumption, refusals."""
 
 import json
 
 import numpy as np
 import pytest
 
+from benchmarks.long_texts.passkey_table import passkey_table
+from benchmarks.long_texts.passkeys import bench_passkey
+from benchmarks.shared.reading import by_words, embedded, first_rank
 from keras_posenc import build_transformer_model
-from keras_posenc.bench import bench_passkey, passkey_table
-from keras_posenc.bench.reading import by_words, embedded, first_rank
 from keras_posenc.checkpoints import save_checkpoint
 from keras_posenc.tasks.retrieval import passkeys
 from keras_posenc.text import Tokenizer
@@ -81,10 +82,11 @@ def test_what_is_done_is_not_repeated(pretrained, tmp_path):
     given = dict(ways=["words", "truncate"], lengths=[64], documents=3, verbose=False)
     output = tmp_path / "bench"
     first = bench_passkey(pretrained, output=output, **given)
-    path = output / "runs" / "passkey--words--0.json"
-    changed = json.loads(path.read_text())
-    changed["scores"]["64"], changed["accuracy"]["test"]["64"] = [0.0, 0.0, 1.0], 1 / 3
-    path.write_text(json.dumps(changed))
+    path = output / "lengths.json"
+    rows = json.loads(path.read_text())
+    rows[0]["scores"] = [0.0, 0.0, 1.0]
+    path.write_text(json.dumps(rows))
+    changed = {**first[0], "scores": {"64": [0.0, 0.0, 1.0]}, "accuracy": {"test": {"64": 1 / 3}}}
     assert bench_passkey(pretrained, output=output, **given) == [changed, first[1]]
     longer = bench_passkey(pretrained, output=output, **{**given, "lengths": [64, 80]})
     assert list(longer[0]["scores"]) == ["64", "80"]

@@ -3,7 +3,7 @@
 import math
 import statistics
 
-from keras_posenc.bench.table import name_of
+from benchmarks.extrapolation.table import name_of
 
 
 def perplexity_table(results, figure=None):

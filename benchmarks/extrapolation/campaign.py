@@ -4,32 +4,27 @@ import dataclasses
 import itertools
 import json
 import pathlib
-import platform
-import sys
 import time
 
-import keras
-
-from keras_posenc import encodings as position_encodings
-from keras_posenc.arguments import checks
-from keras_posenc.bench.models import check_room
-from keras_posenc.bench.perplexity_table import perplexity_table
-from keras_posenc.bench.run import Contender
-from keras_posenc.bench.scores import scores, trained_scores
-from keras_posenc.bench.settings import (
+from benchmarks.extrapolation.models import check_room
+from benchmarks.extrapolation.perplexity_table import perplexity_table
+from benchmarks.extrapolation.run import Contender
+from benchmarks.extrapolation.scores import scores, trained_scores
+from benchmarks.extrapolation.settings import (
     MODELS,
     RECURRENT,
     Settings,
     encodings_of,
     file_name,
     positions_of,
-    read_result,
     task_of,
     task_parts,
 )
-from keras_posenc.bench.shell_command import commands_of
-from keras_posenc.bench.table import to_table
-from keras_posenc.bench.task_batches import TEST, TRIAL_TEST
+from benchmarks.extrapolation.table import to_table
+from benchmarks.extrapolation.task_batches import TEST, TRIAL_TEST
+from benchmarks.shared.kept import Study
+from keras_posenc import encodings as position_encodings
+from keras_posenc.arguments import checks
 from keras_posenc.checkpoints.folder import owned
 from keras_posenc.files.untrusted import read_json
 from keras_posenc.files.writing import subfolder, write_text
@@ -111,7 +106,7 @@ def bench(
     """Trains models on short samples and tests them on long ones; a repeated call resumes.
 
     A run is one combination of task, model, encodings, positions and seed; all runs take the same
-    number of steps. A finished run has a result file in `output`/runs and is not repeated. An
+    number of steps. A finished run has a result in `output`/results.json and is not repeated. An
     interrupted one continues from its last state and ends with the same result, because weights,
     batches and dropout are functions of seed and step. Test batches are the same for all runs.
 
@@ -178,26 +173,24 @@ def bench(
 
 
 def _run_all(runs, settings, steps, budget, output, print_line):
-    for folder in ("runs", "states"):
-        subfolder(output, folder)
     steps = steps or _planned(output, runs, settings, budget, print_line)
     settings = Settings(steps=steps, **settings)
-    results, contender, made = [], None, None
-    for number, run in enumerate(runs):
-        path = output / "runs" / f"{run.file_name}.json"
-        prefix = f"[{number + 1}/{len(runs)}] {run}: "
-        if path.exists():
-            results.append(_read(path, settings))
-            continue
-        what = dataclasses.replace(run, seed=0)
-        if what != made:
-            contender, made = _contender(run, settings), what
-        state = output / "states" / f"{run.file_name}.zip"
-        result = _result(run, contender, state, lambda words, p=prefix: print_line(p + words))
-        write_text(path, json.dumps(result, indent=1))
-        state.unlink(missing_ok=True)
-        results.append(result)
-    write_text(output / "results.json", json.dumps(results, indent=1))
+    contenders, states = {}, subfolder(output, "states")
+
+    def measure(**fields):
+        run = BenchmarkRun(**fields)
+        prefix = f"[{runs.index(run) + 1}/{len(runs)}] {run}: "
+        kind = dataclasses.replace(run, seed=0)
+        if kind not in contenders:  # of which one at a time is in memory
+            contenders.clear()
+            contenders[kind] = _contender(run, settings)
+        state = states / f"{run.file_name}.zip"
+        return _measured(run, contenders[kind], state, lambda words: print_line(prefix + words))
+
+    study = Study(output / "results.json")
+    results = study.run(map(dataclasses.asdict, runs), measure, None, _recorded(settings))
+    for run in runs:
+        (states / f"{run.file_name}.zip").unlink(missing_ok=True)
     tables = filter(None, (to_table(results), perplexity_table(results)))
     write_text(output / "table.md", "\n\n".join(tables) + "\n")
     return results
@@ -207,7 +200,7 @@ def _contender(run, settings):
     return Contender(run.task, settings, run.model, run.encodings, run.positions)
 
 
-def _result(run, contender, state, print_line):
+def _measured(run, contender, state, print_line):
     record = contender.train(run.seed, state, print_line)
     started = time.perf_counter()
     compiled = contender.clock.compiling()
@@ -218,7 +211,6 @@ def _result(run, contender, state, print_line):
         "compiling": record["compiling"] + max(contender.clock.compiling() - compiled, 0.0),
     }
     result = {
-        **dataclasses.asdict(run),
         **measured,
         "chance": contender.task.chance,
         "losses": record["losses"],
@@ -227,11 +219,9 @@ def _result(run, contender, state, print_line):
         "train_lengths": [min(contender.train_lengths), max(contender.train_lengths)],
         "parameters": contender.model.count_params(),
         "seconds": {name: round(value, 2) for name, value in seconds.items()},
-        "settings": _recorded(contender.settings),
-        "versions": _versions(),
     }
     print_line(f"accuracy {_accuracies(result)}")
-    return {**result, "command": commands_of([result])}
+    return result
 
 
 def _accuracies(result):
@@ -241,16 +231,6 @@ def _accuracies(result):
         (trained,), (longer,) = trained_scores([result], split), scores([result], split)
         means.append(f"{split} {trained:.1%}, longer {longer:.1%}")
     return "; ".join(means)
-
-
-def _versions():
-    backend = keras.backend.backend()
-    modules = {name: sys.modules[name].__version__ for name in ("keras", "numpy", backend)}
-    return {**modules, "backend": backend, "python": platform.python_version()}
-
-
-def _read(path, settings):
-    return read_result(path, ("settings", "accuracy", "seed"), _recorded(settings))
 
 
 def _recorded(settings):
