@@ -40,6 +40,12 @@ MOVED = (
 MOST_DIFFERENT = 0.7  # the least likeness of an option to one that may be meant
 # What happens without an argument, which is of no interest where it is required.
 BY_DEFAULT = re.compile(r" By default [^.]*\.")
+# References to Python, which a shell does not have.
+IN_PYTHON = re.compile(
+    r" \(see `\w+`\)|,? (?:see|as in|for) `(?:[A-Z]\w+|open_embedder|read_texts)`"
+    r"|; or (?:what `open_embedder` returned|a `Reranker`), which takes [^.]*"
+    r"|, which `\w+\.\w+` can write"
+)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -212,6 +218,7 @@ def _options(name, keyword, flags, more, positional=()):
 def _help(keyword, kind, flags):
     """The entry of `Args:` in the words of the command line, with the default."""
     text = ONLY_CHOICES.sub("", keyword.text[kind.end() if kind else 0 :])
+    text = IN_PYTHON.sub("", text)
     text = re.sub(r"`(\w+)`/", lambda name: f"{name[1].upper()}/", text)
     text = re.sub(r"`(\w+)`", lambda name: flags.get(name[1], name[1]), text)
     text = re.sub(r"`([^`]*)`", r"\1", text).replace("None", "none").rstrip(".").replace("%", "%%")

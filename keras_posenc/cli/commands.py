@@ -10,6 +10,7 @@ from keras_posenc.cli.options import (
     name_or_none,
     share_or_path,
     stages,
+    whole_or_all,
     whole_or_none,
 )
 
@@ -116,6 +117,13 @@ KINDS = {
     "multi": {"action": "store_true", "help": "Read DIRECTORY as one of late interaction"},
     "sparse": {"action": "store_true", "help": "Read DIRECTORY as one of SPLADE"},
 }
+SHOWN = {
+    "characters": {
+        "metavar": "N|all",
+        "type": whole_or_all,
+        "help": "How much of a text is shown (default: 100)",
+    },
+}
 SCALING = {"rope_scaling": {"metavar": "TYPE:FACTOR", "help": "As --extension TYPE:FACTOR"}}
 TABLE = {**PARTS["stretch"], "choices": ("hierarchical", "tile", "interpolate")}
 ENCODER = {"extension": EXTENSION, "stretch": TABLE, "alpha": PARTS["alpha"], **SCALING}
@@ -214,7 +222,12 @@ COMMANDS = (
             "checkpoint": {"help": "Directory of an embedder that pools by the mean"},
             "texts": {"help": f"Documents, best those to search. {TEXTS}"},
             "log_n": {"metavar": "N|none", "type": whole_or_none},
-            "language": {"metavar": "NAME|none", "type": name_or_none},
+            "language": {
+                "metavar": "NAME|none",
+                "type": name_or_none,
+                "help": "Language of names and pronouns, such as en; auto, that of the texts; none "
+                "exchanges words, and no names (default: auto)",
+            },
             "extension": EXTENSION,
             "output": {"help": "Directory for the new embedder, metrics.json and report.html"},
             "no_report": REPORT,
@@ -277,6 +290,7 @@ COMMANDS = (
         ("retrieval.search", "retrieval.open_embedder"),
         without=("reading",),
         more={
+            **SHOWN,
             **ENCODER,
             "vectors": {"help": "File that embed wrote: .npy, .npz, .jsonl or .parquet"},
             "queries": {"nargs": "*", "help": "What to search for; put each query in quotes"},
@@ -297,6 +311,7 @@ COMMANDS = (
         more={
             "pairs": {"help": "Pairs: .tsv, .csv or .jsonl with columns anchor and positive"},
             "corpus": {"metavar": "FILE", "help": f"{TEXTS}; further texts to search"},
+            "output": {"help": "The .jsonl file of triples, which finetune --task embed reads"},
         },
         example="mine path/to/minilm pairs.tsv mined.jsonl --corpus texts.txt",
     ),
@@ -309,7 +324,10 @@ COMMANDS = (
             **CHUNKS,
             **ENCODER,
             "query": {"help": "What the documents are to match, a text"},
-            "documents": {"help": f"{TEXTS}; the documents"},
+            "documents": {
+                "help": f"Documents, or the .jsonl file that search wrote. {TEXTS}",
+            },
+            **SHOWN,
             "output": {"metavar": "FILE", "help": "Also write the result to this .jsonl file"},
         },
         example='rerank path/to/cross-encoder "Who sold his boat?" texts.txt',

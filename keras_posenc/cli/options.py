@@ -54,6 +54,14 @@ def whole_or_none(text):
         raise argparse.ArgumentTypeError(f"give a whole number, or none, not {text!r}") from None
 
 
+def whole_or_all(text):
+    """128 -> 128, all -> None."""
+    try:
+        return None if text.lower() == "all" else int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"give a whole number, or all, not {text!r}") from None
+
+
 def name_or_none(text):
     """en -> "en", none -> None."""
     return None if text.lower() == "none" else text

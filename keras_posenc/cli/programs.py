@@ -159,6 +159,7 @@ def _embed(arguments):
 
 def _search(arguments):
     arguments = _extended(arguments)
+    shown = _shown(arguments)
     directory, vectors = (arguments.pop(name) for name in ("directory", "vectors"))
     queries, file = arguments.pop("queries", []), arguments.pop("file", None)
     if not queries and file is None:
@@ -182,7 +183,7 @@ def _search(arguments):
         f"queries = {' + '.join(asked)}",
         *lines,
         f"found = {call('search', model, vectors, Name('queries'), **arguments)}",
-        "print(search_table(found))",
+        f"print({call('search_table', Name('found'), **shown)})",
     )
 
 
@@ -198,17 +199,23 @@ def _mine(arguments):
 
 def _rerank(arguments):
     arguments = _read(_extended(arguments))
+    shown = _shown(arguments)
     directory, *texts = (arguments.pop(name) for name in ("directory", "query", "documents"))
-    model, imported = directory, "rerank"
+    model, imported = directory, "rerank, search_table"
     if "token_budget" in arguments:
         opened = {name: arguments.pop(name) for name in OPENING if name in arguments}
-        model, imported = Name(call("Reranker", directory, **opened)), "Reranker, rerank"
+        model, imported = Name(call("Reranker", directory, **opened)), f"Reranker, {imported}"
     return program(
         f"from keras_posenc.retrieval import {imported}",
         "",
-        f"for each in {call('rerank', model, *texts, **arguments, **_progress())}:",
-        indented('print("%8.4f  %d  %r" % (each["score"], each["corpus_id"], each["text"][:72]))'),
+        f"found = {call('rerank', model, *texts, **arguments, **_progress())}",
+        f"print({call('search_table', Name('found'), **shown)})",
     )
+
+
+def _shown(arguments):
+    """Takes out of the arguments those of the table of results."""
+    return {name: arguments.pop(name) for name in ("characters",) if name in arguments}
 
 
 def _inspect(arguments):

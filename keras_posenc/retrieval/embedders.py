@@ -194,8 +194,8 @@ def _check_vectors(source, kind, vectors):
     if vectors and kind is Reranker:
         raise ValueError(
             f"{source} is {kind.title}, which reads a query and a document together and has no "
-            "vectors of either: order documents by keras_posenc.rerank (keras-posenc rerank), "
-            "score pairs by Reranker(...).predict, or give the directory of an embedder."
+            "vectors of either: order documents with `rerank`, or give the directory of an "
+            "embedder."
         )
 
 

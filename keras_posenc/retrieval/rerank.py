@@ -2,10 +2,18 @@
 
 import os
 
+from keras_posenc.arguments import checks
+from keras_posenc.files.untrusted import quote
 from keras_posenc.retrieval.embedders import Opening
 from keras_posenc.retrieval.former import former_arguments
 from keras_posenc.text import read_texts
+from keras_posenc.text.documents import check_list
+from keras_posenc.text.files import ids_in
+from keras_posenc.text.ids import parts_of_file
 from keras_posenc.text.json_lines import check_jsonl, write_jsonl
+
+HIT = {"query", "rank", "score", "id", "text"}  # the keys of what `search` found
+PLACES = ("start", "end")
 
 
 @former_arguments(opening=("token_budget",), call="Reranker")
@@ -29,7 +37,9 @@ def rerank(
         directory: str or path. Directory of a cross-encoder; or a `Reranker`, which takes further
             arguments, such as `token_budget`.
         query: str.
-        documents: list of str, or a path for `read_texts`.
+        documents: list of str, or a path for `read_texts`; or what `search` found, as its list of
+            dicts or as the .jsonl file that it wrote, of which the texts found for `query` are
+            taken.
         output: path of the .jsonl file for the result; its folder is created. By default nothing is
             written.
         text: name of the column of texts; by default one with a usual name, such as text or content
@@ -39,30 +49,73 @@ def rerank(
         verbose: as in `TextModel.predict`.
 
     Returns:
-        list of dicts with the keys `corpus_id`, the index of a document, `score`, a float, and
-            `text`, from the best to the worst.
+        list of dicts, from the best to the worst, with the keys of `search`: `query`, `rank` from
+            1, `score`, `id`, which is the id in the file or the number of the document from 1,
+            `start` and `end` if chunks were found, and `text`. `corpus_id` is the index of the
+            document, from 0, as in sentence-transformers.
 
     Raises:
         FileNotFoundError: if the directory or the file is missing.
         NotADirectoryError: if a folder that `output` lies in is a file.
         TypeError: if a text is no str.
-        ValueError: if a text is empty, the directory cannot be read, or on a bad argument.
+        ValueError: if a text is empty, nothing was found for `query`, the directory cannot be read,
+            or on a bad argument.
 
     Example:
 
     >>> _ = Reranker("bert", label_names=["score"]).save("cross-encoder")
     >>> found = rerank("cross-encoder", "w1 w4", ["w2 w5 w8", "w1 w4 w7"], verbose=0)
-    >>> sorted(found[0])
-    ['corpus_id', 'score', 'text']
+    >>> [(each["rank"], each["id"] in (1, 2)) for each in found]
+    [(1, True), (2, True)]
     """
     check_jsonl(output, [documents])
     arguments = {"reading": reading, "max_length": max_length}
     arguments |= {"prompt": prompt, "extension": extension}
+    if top_k is not None:
+        checks.whole("top_k", top_k)
+    known = _documents(documents, text, query)
     reranker = Opening.of(directory, arguments, kind="Reranker").open()
-    if isinstance(documents, (str, os.PathLike)):
-        documents = read_texts(documents, text=text, label=False).texts
-    found = reranker.rank(query, documents, top_k, verbose)
-    found = [{**each, "text": documents[each["corpus_id"]]} for each in found]
+    ranked = reranker.rank(query, [each["text"] for each in known], top_k, verbose)
+    found = []
+    for rank, each in enumerate(ranked, 1):
+        row = {"query": query, "rank": rank, "score": each["score"]}
+        found.append(row | known[each["corpus_id"]])
     if output is not None:
         write_jsonl(output, found)
+    return found
+
+
+def _documents(documents, column, query):
+    """A dict per document: its id, its place if it is a chunk, its index, and its text."""
+    if isinstance(documents, (str, os.PathLike)):
+        rows, count = [], 0
+        for part in parts_of_file(documents):
+            texts = read_texts(part, text=column, label=False).texts
+            name, ids = ids_in(part.columns, [row for _, row in part.rows])
+            ids = range(count + 1, count + len(texts) + 1) if name == "row" else ids
+            count += len(texts)
+            for (_, row), each, text in zip(part.rows, ids, texts, strict=True):
+                rows.append({**(row if HIT <= row.keys() else {}), "id": each, "text": text})
+    else:
+        check_list(documents, "documents")
+        if not all(isinstance(each, dict) for each in documents):
+            rows = [{"id": number, "text": text} for number, text in enumerate(documents, 1)]
+        else:
+            rows = documents
+            if missing := [sorted(HIT - row.keys()) for row in rows if not HIT <= row.keys()]:
+                raise ValueError(
+                    "`documents` must be texts, or what `search` found, with its texts: give it "
+                    f"texts= (--texts). Received: a dict without {', '.join(missing[0])}"
+                )
+    keys = ("id", *PLACES)
+    found = [
+        {**{key: row[key] for key in keys if key in row}, "corpus_id": number, "text": row["text"]}
+        for number, row in enumerate(rows)
+        if row.get("query", query) == query
+    ]
+    if rows and not found:
+        raise ValueError(
+            "`documents` must have results for `query`: `search` found them for "
+            f"{quote(rows[0]['query'])}. Received: query={quote(query)}"
+        )
     return found

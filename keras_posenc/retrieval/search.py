@@ -4,7 +4,7 @@ import numpy as np
 
 from keras_posenc.arguments import checks
 from keras_posenc.checkpoints.model_settings import read_similarity
-from keras_posenc.files.untrusted import quote, shorten
+from keras_posenc.files.untrusted import quote
 from keras_posenc.retrieval.embedders import Opening
 from keras_posenc.retrieval.embedding_record import recorded_texts
 from keras_posenc.retrieval.former import former_arguments
@@ -14,8 +14,6 @@ from keras_posenc.retrieval.vectors import Vectors
 from keras_posenc.text.documents import kind_of_all
 from keras_posenc.text.ids import id_text
 from keras_posenc.text.json_lines import check_jsonl, write_jsonl
-
-EXCERPT = 100  # characters of a text in a table
 
 
 @former_arguments(
@@ -105,48 +103,6 @@ def search(
     if output is not None:
         write_jsonl(output, found)
     return found
-
-
-def search_table(found):
-    """Formats the results of `search` for a terminal.
-
-    Args:
-        found: list of dicts, as `search` returns them.
-
-    Returns:
-        str: a line with the names of the columns, then a line with each query, followed by a line
-            per result: rank, score, id, for chunks their start and end, and the beginning of the
-            text.
-
-    Example:
-
-    >>> row = {"query": "two", "rank": 1, "score": 0.5, "id": 7, "start": 5, "end": 9}
-    >>> print(search_table([row | {"text": "Two."}]))
-    rank  score   id  chars  text
-    two
-    1     0.5000  7   5-9    Two.
-    """
-    rows = [_cells(row) for row in found]
-    keys = found[0] if found else ()
-    names = ["rank", "score", "id", *["chars"] * ("start" in keys), *["text"] * ("text" in keys)]
-    widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
-    lines = [_line(names, widths)]
-    for row, cells in zip(found, rows, strict=True):
-        lines += [shorten(row["query"], EXCERPT)] if row["rank"] == 1 else []
-        lines.append(_line(cells, widths))
-    return "\n".join(lines)
-
-
-def _cells(row):
-    """The columns of a result, as str."""
-    cells = [str(row["rank"]), f"{row['score']:.4f}", shorten(row["id"])]
-    cells += [f"{row['start']}-{row['end']}"] if "start" in row else []
-    return cells + ([shorten(row["text"], EXCERPT)] if "text" in row else [])
-
-
-def _line(cells, widths):
-    padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
-    return "  ".join(padded).rstrip()
 
 
 def _add_texts(found, texts, column, by_row):

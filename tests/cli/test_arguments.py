@@ -22,6 +22,11 @@ from keras_posenc.training.optimizer_settings import SCHEDULES
 from keras_posenc.training.stretching import stretch_recipe
 
 pytestmark = pytest.mark.once
+# Names that a reader of --help cannot type.
+PYTHON_ONLY = {
+    *("read_texts", "open_embedder", "Reranker", "DenseEmbedder", "LateChunks", "LateSpans"),
+    *("TextModel", "LANGUAGES", "MaskedLanguageModelBatches", "CausalBatches"),
+}
 
 FUNCTIONS = {
     "finetune": training.finetune,
@@ -74,7 +79,7 @@ def test_every_keyword_of_the_function_is_an_option(name):
     # Of opening the model, and parts of `extension` and of `reading`.
     opening = {"ignore", "token_budget", "stretch", "alpha", "rope_scaling"}
     only_here["embed"] = opening | {"chunks", "overlap", "late", "multi", "sparse"}
-    only_here["search"] = opening | {"file", "max_length", "dimension", "extension"}
+    only_here["search"] = opening | {"file", "max_length", "dimension", "extension", "characters"}
     only_here["predict"] = {"format", "file", "question", "output"}
     assert set(actions(name)) == keywords | only_here.get(name, set())
 
@@ -180,6 +185,8 @@ def test_every_argument_is_described_in_the_words_of_the_command_line():
                 name,
                 action,
             )
+            named = set(re.findall(r"\w+", action.help)) & PYTHON_ONLY
+            assert not named and not re.search(r"\w\(\w", action.help), (name, action)
 
 
 def test_a_keyword_is_named_as_its_option_and_a_path_as_its_place():

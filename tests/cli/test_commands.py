@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import io
 import json
+import operator
 
 import keras
 import numpy as np
@@ -412,9 +413,34 @@ def test_rerank(capsys, pretrained, tmp_path):
     command = ("rerank", tmp_path / "model", "w2 w5", tmp_path / "texts.txt", "--output", target)
     program, output = run(capsys, *command, "--top-k", 2)
     lines = [json.loads(line) for line in target.read_text("utf-8").splitlines()]
-    assert [row.split()[1] for row in output.splitlines()] == [str(e["corpus_id"]) for e in lines]
+    assert output.splitlines()[0].split() == ["rank", "score", "id", "text"]
+    assert [row.split()[2] for row in output.splitlines()[2:]] == [str(e["id"]) for e in lines]
     assert len(lines) == 2
     assert execute(program) == output
+
+
+def test_what_search_found_is_reranked_with_its_ids(capsys, pretrained, tmp_path):
+    """The two tables join: the same ids, places and texts."""
+    Reranker(pretrained, label_names=["score"]).save(tmp_path / "model")
+    rows = [{"id": f"text {n}", "text": f"w{n} w{n + 1}. w{n + 2}"} for n in range(1, 5)]
+    source, found = tmp_path / "texts.jsonl", tmp_path / "found.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    vectors = tmp_path / "vectors.npz"
+    run(capsys, "embed", pretrained, source, "--output", vectors, "--reading", "late:4")
+    run(capsys, "search", pretrained, vectors, "w2 w3", "w1", "--top-k", 3, "--output", found)
+    target = tmp_path / "ranked.jsonl"
+    command = ("rerank", tmp_path / "model", "w1", found, "--output", target)
+    _, output = run(capsys, *command, "--characters", "all")
+    lines = [json.loads(line) for line in target.read_text("utf-8").splitlines()]
+    hits = [json.loads(line) for line in found.read_text("utf-8").splitlines()]
+    key = operator.itemgetter("query", "id", "start", "end", "text")
+    assert sorted(map(key, lines)) == sorted(key(hit) for hit in hits if hit["query"] == "w1")
+    assert [row["rank"] for row in lines] == [1, 2, 3]
+    assert output.splitlines()[0].split() == ["rank", "score", "id", "chars", "text"]
+    assert main(["rerank", str(tmp_path / "model"), "w9", str(found)]) == 2
+    assert "must have results for QUERY: " in capsys.readouterr().err
+    assert main(["search", str(pretrained), str(vectors), "w1", "--characters", "0"]) == 2
+    assert "--characters must be a positive integer. Received: 0" in capsys.readouterr().err
 
 
 def test_a_pattern_of_files_with_a_cache(capsys, tmp_path, pretrained, corpus):

@@ -178,6 +178,15 @@ def test_rerank_reads_a_file_and_writes_one(plain, tmp_path):
     ranked = Reranker(plain).rank(QUERY, DOCUMENTS, verbose=0)
     assert [each["corpus_id"] for each in found] == [each["corpus_id"] for each in ranked[:2]]
     assert found[0]["text"] == DOCUMENTS[found[0]["corpus_id"]].strip()
+    assert [each["id"] for each in found] == [each["corpus_id"] + 1 for each in found]
+    assert [each["rank"] for each in found] == [1, 2]
+    source = tmp_path / "documents.jsonl"
+    rows = [{"text": text, "id": f"d{n}"} for n, text in enumerate(DOCUMENTS)]
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    named = rerank(plain, QUERY, source, verbose=0)
+    assert [each["id"] for each in named] == [f"d{each['corpus_id']}" for each in named]
+    with pytest.raises(ValueError, match="or what `search` found, .* a dict without id, query"):
+        rerank(plain, QUERY, [{"text": "one", "score": 1.0}])
     with pytest.raises(ValueError, match="`output` must be a .jsonl file. Received: 'ranked.tsv'"):
         rerank(plain, QUERY, DOCUMENTS, "ranked.tsv")
 
@@ -274,4 +283,4 @@ def test_a_classifier_orders_nothing(tiny_model, capsys, tmp_path):
     folder = tiny_model("BertForSequenceClassification", num_labels=3)
     (tmp_path / "texts.txt").write_text("one\ntwo\n")
     assert main(["rerank", str(folder), QUERY, str(tmp_path / "texts.txt")]) == 2
-    assert "task='regress'; to classify, use" in capsys.readouterr().err
+    assert "for the task regress; to classify, use" in capsys.readouterr().err

@@ -312,8 +312,7 @@ def check_one_output(reranker, function):
     raise ValueError(
         f"{function} needs a cross-encoder with one output, the score of a pair, and "
         f"{reranker.directory} is a classifier with {outputs} outputs. Give a cross-encoder, such "
-        "as one that finetune trained on pairs with task='regress'; to classify, use "
-        "`Reranker.predict`, or keras_posenc.predict (keras-posenc predict)."
+        "as one that finetune trained on pairs for the task regress; to classify, use `predict`."
     )
 
 
