@@ -266,6 +266,9 @@ class OneEpoch(keras.callbacks.Callback):
         if backend.TRAITS.global_random_state:
             set_random_seed(self.seed + 1 + epoch)
 
+    def on_train_batch_begin(self, batch, logs=None):
+        self.progress.begin()
+
     def on_train_batch_end(self, batch, logs=None):
         place = self.epoch + (batch + 1) / len(self.batches)
         self.steps.append({"epoch": place, "loss": float(logs["loss"])})

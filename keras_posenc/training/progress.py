@@ -5,6 +5,8 @@ import time
 
 import keras
 
+from keras_posenc import backend
+
 # Seconds between two lines: a file or a pipe keeps all of them.
 TO_A_TERMINAL, TO_A_FILE = 5, 60
 SHORT = 10  # seconds: predictions that take less report nothing
@@ -41,20 +43,34 @@ class Progress:
         self, total, done, print_line, reports_steps=True, unit="step", after=0, sizes=None
     ):
         self.unit, self.after, self.sizes = unit, after, [1] * total if sizes is None else sizes
-        self.total, self.done, self.print_line, self.reports_steps = (
-            total,
-            done,
-            print_line,
-            reports_steps,
-        )
+        self.total, self.done = total, done
+        self.print_line, self.reports_steps = print_line, reports_steps
         self.every = TO_A_TERMINAL if sys.stdout and sys.stdout.isatty() else TO_A_FILE
-        self.taken, self.started, self.last_report = 0, time.perf_counter(), None
+        self.started, self.last_report = time.perf_counter(), None
+        self.resumed, self.taken, self.last_end = bool(done), 0, self.started
+        # Of steps that compile nothing, since the others take no such time again.
+        self.seconds = self.measured = 0
+        self.compiled = set()
+
+    def begin(self):
+        """Announces that the next step compiles a program, which may take minutes."""
+        size = self.sizes[self.done]
+        if backend.TRAITS.eager or size in self.compiled:
+            return
+        if not self.compiled:
+            self.print_line("compiling the first step")
+        elif self.reports_steps:
+            self.print_line(f"compiling for batches of {size:,} tokens")
 
     def step(self, loss=None):
         """Counts one step, and reports it if it is time for a line."""
-        self.done, self.taken, now = self.done + 1, self.taken + 1, time.perf_counter()
-        if self.taken == 1:
-            self.first_ended = now
+        now, size = time.perf_counter(), self.sizes[self.done]
+        if backend.TRAITS.eager or size in self.compiled:
+            if self.taken == 1:  # the first step warmed up: it counts only until there is another
+                self.seconds = self.measured = 0
+            self.seconds, self.measured = self.seconds + now - self.last_end, self.measured + size
+        self.compiled.add(size)
+        self.done, self.taken, self.last_end = self.done + 1, self.taken + 1, now
         if self.last_report is None:
             is_due = now - self.started >= self.after
         else:
@@ -70,15 +86,13 @@ class Progress:
 
     def times(self):
         """How long this call has run, and how long the whole run will still take, if it will."""
-        now, first = time.perf_counter(), self.done - self.taken
+        passed = _duration(time.perf_counter() - self.started)
         if self.done == self.total:
-            since = "since it was resumed" if first else "in all"
-            return f"{_duration(now - self.started)} {since}"
-        seconds, measured = now - self.started, self.sizes[first : self.done]
-        if self.taken > 1:  # the first step has compiled the model
-            seconds, measured = now - self.first_ended, measured[1:]
-        left = seconds / sum(measured) * sum(self.sizes[self.done :])
-        return f"{_duration(now - self.started)} so far, about {_duration(left)} left"
+            return f"{passed} {'since it was resumed' if self.resumed else 'in all'}"
+        if not self.measured:
+            return f"{passed} so far"
+        left = self.seconds / self.measured * sum(self.sizes[self.done :])
+        return f"{passed} so far, about {_duration(left)} left"
 
 
 class BatchProgress(keras.callbacks.Callback):

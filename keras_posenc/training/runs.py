@@ -284,6 +284,7 @@ def take_steps(model, steps, state, step, start, print_line):
     while record["step"] < steps:
         began = time.perf_counter()
         model.reset_metrics()  # Keras 3.12 gives the mean loss of all steps
+        progress.begin()
         loss = step(record["step"])
         check_loss(loss, f"step {record['step'] + 1:,}")
         record["losses"].append(round(loss, 6))

@@ -1,5 +1,6 @@
 """Where a run stands: what is printed, how often, and what a resumed run says."""
 
+import dataclasses
 import itertools
 import re
 import types
@@ -7,6 +8,7 @@ import types
 import keras
 import pytest
 
+from keras_posenc import backend
 from keras_posenc.cli import main
 from keras_posenc.retrieval import Reranker
 from keras_posenc.training import finetune, progress, runs
@@ -34,6 +36,7 @@ def clock(monkeypatch):
 
 def take(progress, clock, steps, seconds):
     for _ in range(steps):
+        progress.begin()
         clock.now += seconds
         progress.step(0.5)
 
@@ -52,6 +55,37 @@ def test_the_first_step_compiles_and_so_counts_for_no_other(clock):
     take(run, clock, 1, 600)
     take(run, clock, 60, 1)
     assert lines[-1] == "step 61 of 100, loss 0.5000, 11.0 min so far, about 39 s left"
+
+
+def test_compiling_is_announced_and_left_out_of_the_forecast(clock, monkeypatch):
+    """A later shape is compiled, too, and its minutes do not come again."""
+    monkeypatch.setattr(backend, "TRAITS", dataclasses.replace(backend.TRAITS, eager=False))
+    lines, sizes = [], [100, 100, 200, 200, 100, 100]
+    run = progress.Progress(6, 0, lines.append, sizes=sizes)
+    for seconds in (300, 10, 400, 20):
+        take(run, clock, 1, seconds)
+    assert lines == [
+        "compiling the first step",
+        "step 1 of 6, loss 0.5000, 5.0 min so far",
+        "compiling for batches of 200 tokens",
+        "step 3 of 6, loss 0.5000, 11.8 min so far, about 40 s left",
+    ]
+    assert run.times() == "12.2 min so far, about 20 s left"
+
+
+def test_a_bar_is_not_broken_by_later_shapes(clock, monkeypatch):
+    monkeypatch.setattr(backend, "TRAITS", dataclasses.replace(backend.TRAITS, eager=False))
+    lines = []
+    run = progress.Progress(2, 0, lines.append, reports_steps=False, sizes=[100, 200])
+    take(run, clock, 2, 300)
+    assert lines == ["compiling the first step"]
+
+
+def test_what_runs_as_it_is_called_compiles_nothing(clock, monkeypatch):
+    monkeypatch.setattr(backend, "TRAITS", dataclasses.replace(backend.TRAITS, eager=True))
+    lines = []
+    take(progress.Progress(2, 0, lines.append, sizes=[100, 200]), clock, 2, 1)
+    assert [line.partition(",")[0] for line in lines] == ["step 1 of 2", "step 2 of 2"]
 
 
 def test_a_resumed_run_counts_only_what_is_left(clock):
