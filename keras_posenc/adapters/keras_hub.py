@@ -114,7 +114,6 @@ def as_backbone(model):
 
     Raises:
         ImportError: without keras-hub.
-        ValueError: if the model is another, or has no padding token.
 
     Example:
 

@@ -13,9 +13,6 @@ def column_types(model):
 
     Args:
         model: str or path, the `output` of `finetune`.
-
-    Raises:
-        ValueError: if its task does not predict such values.
     """
     task = task_of(model).name
     if task == "classify":

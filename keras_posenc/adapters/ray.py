@@ -45,9 +45,6 @@ class RayPredictor:
         prefix: str. Precedes the names of the new columns.
         **opening: arguments of `load_finetuned`, such as `max_length` or `chunks`.
 
-    Raises:
-        ValueError: if the model is of another task, or a batch has one of these columns.
-
     Example:
 
         found = ray.data.read_parquet("texts").map_batches(

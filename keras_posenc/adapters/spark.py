@@ -63,7 +63,6 @@ def spark_predictor(model, **opening):
 
     Raises:
         ImportError: if pyspark, pandas or pyarrow is not installed.
-        ValueError: if the model is of another task.
 
     Example:
 

@@ -51,8 +51,6 @@ def open_model(
 
     Raises:
         FileNotFoundError: if the weights or the config are missing.
-        TypeError: if the config is not a dict or a path.
-        ValueError: if the checkpoint does not fit the config.
 
     Example:
 
@@ -104,8 +102,6 @@ def inspect_checkpoint(checkpoint, config=None, model=None, ignore=None, full=Fa
 
     Raises:
         FileNotFoundError: if there is no checkpoint.
-        TypeError: if the config is not a dict or a path.
-        ValueError: if the checkpoint is damaged.
 
     Example:
 

@@ -49,7 +49,6 @@ def write_contextual_report(directory, path=None, title="Contextual training rep
 
     Raises:
         FileNotFoundError: if `directory` holds no finished training.
-        ValueError: if a file is damaged.
 
     Example:
 

@@ -22,7 +22,6 @@ def copy_settings(sources, directory, max_length=None):
 
     Raises:
         FileNotFoundError: if the base model of a first adapter, or a module, is missing.
-        ValueError: if a directory cannot be read.
 
     Example:
 

@@ -22,9 +22,6 @@ def facts(encoding):
         of size 64; `separable`, whether fused kernels can compute it: True, False, or None for an
         encoding that only masks; `causal_only`; `paper`.
 
-    Raises:
-        TypeError, ValueError: as `keras_posenc.encodings.get`.
-
     Example:
 
     >>> facts("alibi")["acts_on"]
@@ -84,10 +81,6 @@ def describe_encoding(name):
 
     Returns:
         str of several lines.
-
-    Raises:
-        TypeError: if `name` is not a str.
-        ValueError: on an unknown name.
 
     Example:
 

@@ -25,9 +25,6 @@ def position_similarity(embedding, positions, centred=True):
     Returns:
         (P, P) array, 1 on the diagonal.
 
-    Raises:
-        ValueError: if a position has no row.
-
     Example:
 
     >>> layer = SinusoidalPositionEmbedding(64)
@@ -59,9 +56,6 @@ def attention_map(encodings, q, k, causal=False):
 
     Returns:
         dict: `logits` and `weights`, (B, H, T, T). A logit is NaN where the cell is closed.
-
-    Raises:
-        ValueError: if an encoding is for causal attention and `causal` is False.
 
     Example:
 

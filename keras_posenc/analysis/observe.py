@@ -22,9 +22,6 @@ def attention_inputs(model, inputs):
     Returns:
         dict, `PositionalAttention` -> (B, T, E) array, in the order of the model.
 
-    Raises:
-        ValueError: if the model has no such layer.
-
     Example:
 
     >>> model = open_model("all-MiniLM-L6-v2")
@@ -52,9 +49,6 @@ def entropy_by_layer(model, inputs, causal=False):
     Returns:
         (layers, heads) array, in nats.
 
-    Raises:
-        ValueError: if the model has no `PositionalAttention`.
-
     Example:
 
     >>> ids = np.array([[101, 2146, 6981, 102]])
@@ -80,9 +74,6 @@ def cross_attention(model, source_ids, target_ids, block=-1):
 
     Returns:
         (heads, T, S) array of weights. Row t is of the step that writes token t + 1.
-
-    Raises:
-        ValueError: if the model is no encoder-decoder, or has no such block.
 
     Example:
 
@@ -164,9 +155,6 @@ def rotary_terms_of(layer, states):
     Returns:
         dict, as `rotary_terms`.
 
-    Raises:
-        ValueError: if no encoding of the layer is rotary.
-
     Example:
 
     >>> layer = PositionalAttention(2, 32, encodings=["rotary"])
@@ -209,9 +197,6 @@ def contextual_positions(layer, states, causal=True):
 
     Returns:
         dict: `gates` and `positions`, (B, H, T, T), the positions before they are capped.
-
-    Raises:
-        ValueError: if no encoding of the layer is contextual.
 
     Example:
 

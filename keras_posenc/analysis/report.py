@@ -58,7 +58,6 @@ def read_run(directory, name=None):
 
     Raises:
         FileNotFoundError: if `directory` holds no finished fine-tuning.
-        ValueError: if a file in it is damaged.
     """
     directory = pathlib.Path(directory)
     return FinetuneRun(
@@ -88,7 +87,6 @@ def write_report(directories, path=None, title="Fine-tuning report"):
 
     Raises:
         FileNotFoundError: if a directory holds no finished fine-tuning.
-        ValueError: if there are several directories and no `path`, or a file is damaged.
 
     Example:
 

@@ -87,7 +87,6 @@ def read_metrics(directory, run, function, expected):
 
     Raises:
         FileNotFoundError: if there is no finished run in the directory.
-        ValueError: if the file is damaged. The error names the key.
     """
     path = newest(directory, "metrics.json")
     if not path.is_file():
@@ -105,11 +104,7 @@ def read_recipe(directory):
 
 
 def read_curve(directory, name):
-    """The rows of a CSV file of numbers, an epoch each, as dicts; an empty cell is left out.
-
-    Raises:
-        ValueError: if it is damaged.
-    """
+    """The rows of a CSV file of numbers, an epoch each, as dicts; an empty cell is left out."""
     path = newest(directory, name)
     check_inside(path, directory)
     try:

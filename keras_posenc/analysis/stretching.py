@@ -37,7 +37,6 @@ def write_stretch_report(directory, path=None, title="Stretching report"):
 
     Raises:
         FileNotFoundError: if `directory` holds no finished stretching.
-        ValueError: if a file is damaged.
 
     Example:
 

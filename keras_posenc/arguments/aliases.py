@@ -93,9 +93,6 @@ def check_arguments(function, given, more=()):
         function: function, or `__init__` of a class.
         given: the keywords of a call.
         more: further keywords that are known.
-
-    Raises:
-        TypeError: if there is another one.
     """
     parameters = inspect.signature(function).parameters
     known = [*more, *(name for name in parameters if name not in ("self", "args", "kwargs"))]

@@ -85,11 +85,6 @@ class GatedAttentionUnit(PositionalAttention):
     Returns:
         (B, T, E); if scores, logits or a cache are requested, a tuple in that order.
 
-    Raises:
-        TypeError: if `encodings` is no list, or holds an unknown kind.
-        ValueError: on an unknown `normalization`, a size that is not a positive integer, or as in
-            `PositionalAttention`.
-
     Example:
 
     >>> layer = GatedAttentionUnit(128, key_size=32, normalization="squared_relu")

@@ -95,12 +95,6 @@ class PositionalAttention(keras.layers.Layer):
     Returns:
         (B, Tq, output size); with scores, logits or a cache requested, a tuple in that order.
 
-    Raises:
-        TypeError: on an encoding of an unknown kind.
-        ValueError: if an argument is invalid, or the shapes of position ids, masks or inputs do not
-            fit. If an encoding for causal attention is called without causal order. If `packed` is
-            passed without ids, with a cache, or with an encoding that reads the length.
-
     Example:
 
     >>> layer = PositionalAttention(num_heads=2, key_dim=16)
@@ -255,9 +249,6 @@ class PositionalAttention(keras.layers.Layer):
 
         Returns:
             A tuple of tensors: keys, values, padding mask and number of keys so far.
-
-        Raises:
-            ValueError: if the layer is not built, and an encoding adds features to the keys.
         """
         if not all(encoding.built for encoding in self.hooks.features):
             raise ValueError(

@@ -38,11 +38,6 @@ class LogNAttention(PositionalAttention):
     Returns:
         (B, Tq, E), or as in `PositionalAttention` if more is requested.
 
-    Raises:
-        TypeError: if `encodings` is no list, or holds an unknown kind.
-        ValueError: on an unknown variant, on `clipped` with "ssmax", on a second log-n scaling in
-            `encodings`, or as in `PositionalAttention`.
-
     Example:
 
     >>> layer = LogNAttention(num_heads=2, key_dim=16, train_length=64, encodings=["rotary"])

@@ -37,9 +37,6 @@ class Hooks:
         exact_logits: bool. Float32 queries and keys must not be rounded in their products.
         min_rows, max_rows, most_rows: int or None. The bounds that all encodings respect; see
             `Execution`.
-
-    Raises:
-        ValueError: for encodings that exclude each other, or must come in another order.
     """
 
     def __init__(self, encodings=()):

@@ -26,9 +26,6 @@ class SharedTable(keras.layers.Layer):
     Returns:
         The table, without a batch dimension: (P, H) for T5, (D, P) for CoPE.
 
-    Raises:
-        ValueError: if the encoding has `shared=False`.
-
     Example:
 
     >>> cope = {"name": "cope", "npos_max": 16, "shared": True}

@@ -176,11 +176,7 @@ def device_count():
 
 
 def over_devices(count):
-    """A context in which models and batches are spread over so many devices.
-
-    Raises:
-        ValueError: if there are not so many.
-    """
+    """A context in which models and batches are spread over so many devices."""
     raise NotImplementedError  # where `TRAITS.one_device` says why
 
 

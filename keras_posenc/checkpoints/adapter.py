@@ -77,7 +77,6 @@ def weights_file(path):
 
     Raises:
         FileNotFoundError: if there is none.
-        ValueError: if it is a link to another place.
     """
     file = next((n for n in WEIGHTS if os.path.isfile(os.path.join(path, n))), None)
     if file is None:
@@ -98,9 +97,6 @@ def merge_adapter(base, tensors, settings, path):
 
     Returns:
         `AdaptedCheckpoint`.
-
-    Raises:
-        ValueError: if the adapter is empty, or does not fit the checkpoint.
     """
     factors, replaced = {}, {}
     for name in tensors:

@@ -49,9 +49,6 @@ def read_archive(buffer):
 
     Returns:
         dict, name -> `Entry`.
-
-    Raises:
-        ValueError: if the archive is damaged, or of a kind that torch and Keras do not write.
     """
     count, start, end = _directory(buffer)
     data = buffer[start:end].tobytes()

@@ -33,7 +33,6 @@ class Checkpoint(collections.abc.Mapping):
 
     Raises:
         KeyError: when a name is looked up that the checkpoint lacks.
-        ValueError: when an array is looked up whose checksum is wrong.
 
     Example:
 
@@ -157,9 +156,6 @@ def array_over(buffer, shape, dtype, offset=0, strides=None):
         dtype: NumPy dtype.
         offset: int. First byte of the array.
         strides: tuple of int, in bytes; None for a contiguous array.
-
-    Raises:
-        ValueError: if the array would reach beyond the buffer.
     """
     size = math.prod(shape)
     if size and strides is not None:

@@ -84,8 +84,6 @@ def save_checkpoint(
         list of the paths written.
 
     Raises:
-        TypeError: if `model` does not come from `build_transformer_model`.
-        ValueError: if an argument is out of its range, or a weight has no place in the format.
         ImportError: for format `"google"` without TensorFlow, or `"keras_hub"` without keras-hub.
         NotADirectoryError: if `directory`, or a folder that it lies in, is a file.
 

@@ -38,8 +38,6 @@ def owned(folder):
     Raises:
         NotADirectoryError: if it is a file.
         BlockingIOError: if another run holds the lock.
-        ValueError: if a link is in the place of the lock, or of results, or the path has control
-            characters.
     """
     check_name(folder)
     if folder.exists() and not folder.is_dir():
@@ -114,11 +112,7 @@ def replacing_together(folder):
 
 
 def newest(folder, name):
-    """The current path of a file of a directory, even if its results are not all in place yet.
-
-    Raises:
-        ValueError: if it is a link out of the directory.
-    """
+    """The current path of a file of a directory, even if its results are not all in place yet."""
     folder = pathlib.Path(folder)
     path = folder / RESULTS / name
     path = path if path.exists() else folder / name

@@ -60,9 +60,6 @@ def load_keras(path):
 
     Returns:
         `keras.Model`.
-
-    Raises:
-        ValueError: the file is damaged, or asks for more than a model of layers and weights.
     """
     import keras
 
@@ -102,7 +99,6 @@ def check_keras(buffer):
 
     Raises:
         RefusedModelError: it asks for more.
-        ValueError: it is damaged.
     """
     archive = read_archive(buffer)
     for name in sorted(archive.keys() - ENTRIES):

@@ -32,8 +32,6 @@ def load_checkpoint(layers, checkpoint, table, *, ignore_missing=False, **rows):
 
     Raises:
         FileNotFoundError: if there is no checkpoint.
-        ValueError: if it is damaged, or something is missing, unexpected or of the wrong shape;
-            nothing is loaded then.
 
     Example:
 
@@ -58,7 +56,6 @@ def compare_checkpoint(layers, checkpoint, table, **rows):
 
     Raises:
         FileNotFoundError: if there is no checkpoint.
-        ValueError: if it is damaged.
 
     Example:
 
@@ -247,12 +244,7 @@ class Loader:
 
 
 def read_patterns(ignore, names):
-    """The patterns of tensors to leave out, as a list.
-
-    Raises:
-        TypeError: they are not a list of str.
-        ValueError: one of them matches no name.
-    """
+    """The patterns of tensors to leave out, as a list."""
     if isinstance(ignore, str) or not all(isinstance(pattern, str) for pattern in ignore):
         raise TypeError(f"`ignore` must be a list of patterns of names. Received: {quote(ignore)}")
     for pattern in ignore:

@@ -36,9 +36,6 @@ def read_similarity(directory, known):
         directory: str or path.
         known: dict, the names of similarities -> what is returned for them. The first is that of a
             directory that names none.
-
-    Raises:
-        ValueError: if it names another one.
     """
     name = read_model_config(directory).get("similarity_fn_name")
     if name is None:

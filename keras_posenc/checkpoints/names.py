@@ -243,9 +243,6 @@ class Table:
         Args:
             variable: str such as `"Transformer-3-FeedForward/output/kernel"`.
             format: `"google"` or `"huggingface"`.
-
-        Raises:
-            ValueError: for Google's names of a family that Google never wrote.
         """
         if self.root is None:
             if format == "google":

@@ -28,9 +28,6 @@ def read_npy(path):
 
     Returns:
         Read-only array.
-
-    Raises:
-        ValueError: if it is damaged, or holds objects.
     """
     return _array(mapped(path))
 
@@ -43,9 +40,6 @@ def read_npz(path):
 
     Returns:
         dict, name -> read-only array.
-
-    Raises:
-        ValueError: if it is damaged or compressed, or holds anything but arrays of numbers.
     """
     buffer, arrays = mapped(path), {}
     for name, entry in read_archive(buffer).items():

@@ -46,7 +46,6 @@ class Unpickler:
 
         Raises:
             RefusedError: if torch's own `weights_only` refuses it too, or it is too long.
-            ValueError: if it is damaged.
         """
         window = bytes(self.data[self.place : self.place + MOST_BYTES])
         run = _Run(window, self.names, self.persistent)

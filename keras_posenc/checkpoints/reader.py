@@ -87,7 +87,6 @@ def open_checkpoint(path):
 
     Raises:
         FileNotFoundError: if there is no such file, or none of these in the directory.
-        ValueError: if the file is damaged, or in a format that is not supported.
 
     Example:
 
@@ -139,7 +138,6 @@ def with_adapter(checkpoint, path):
 
     Raises:
         FileNotFoundError: if the directory or one of its files is missing.
-        ValueError: if the adapter is empty or of another kind, or does not fit the checkpoint.
 
     Example:
 

@@ -42,9 +42,6 @@ def read_safetensors(path):
 
     Returns:
         dict from names to NumPy arrays.
-
-    Raises:
-        ValueError: the file is truncated, or its header does not describe it.
     """
     buffer = mapped(path)
     length = int.from_bytes(buffer[:8].tobytes(), "little")

@@ -182,7 +182,6 @@ def read_modules(directory, layout=EMBEDDER):
 
     Raises:
         FileNotFoundError: if there is no such directory, or a part of it is missing.
-        ValueError: if a file is damaged, or a module is not one that can be read.
     """
     directory = pathlib.Path(local_path(directory))
     if not directory.is_dir():

@@ -18,7 +18,6 @@ def read_index(path):
 
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: the index is damaged, or names what is no file beside it.
     """
     data = read_bytes(path)
     try:

@@ -12,9 +12,6 @@ class TableRows:
         compound: list. Rows to append, each the mean of some rows after `keep`: a list of row
             numbers, or a tuple of row numbers and weights.
         columns: bool. Whether the rows are the variable's columns, as in a head of tokens.
-
-    Raises:
-        ValueError: if a list is empty, a number is negative, or weights and rows differ in number.
     """
 
     def __init__(self, skip=0, keep=None, compound=None, columns=False):
@@ -51,11 +48,7 @@ class TableRows:
         return selected + len(self.compound)
 
     def shape(self, shape):
-        """Returns the shape of the variable, given that in the file.
-
-        Raises:
-            ValueError: as `check`.
-        """
+        """Returns the shape of the variable, given that in the file."""
         first, *others = shape[::-1] if self.columns else shape
         self.check(first)
         selected = (self.count(first), *others)

@@ -65,7 +65,6 @@ def read_tensorflow(prefix):
 
     Raises:
         FileNotFoundError: a data file is missing.
-        ValueError: a file is damaged or truncated.
     """
     index = f"{prefix}.index"
     data = read_bytes(index)

@@ -51,9 +51,6 @@ def read_torch(path):
 
     Returns:
         dict from names to NumPy arrays.
-
-    Raises:
-        ValueError: the file is damaged, holds something else than tensors, or would run code.
     """
     try:
         buffer = mapped(path)

@@ -38,7 +38,6 @@ def check_files(arguments):
 
     Raises:
         OSError: if there is nothing at a path, or it may not be read.
-        ValueError: if a path has control characters.
     """
     for name in (*MODELS, *FILES):
         path = arguments.get(name)

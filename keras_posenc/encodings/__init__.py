@@ -125,10 +125,6 @@ def get(spec):
     Returns:
         A new `Encoding`.
 
-    Raises:
-        TypeError: if `spec` is none of these.
-        ValueError: on an unknown name, with the nearest known one.
-
     Example:
 
     >>> get({"name": "t5", "num_buckets": 16}).num_buckets
@@ -168,9 +164,6 @@ def spec_of(encoding):
 
     Returns:
         dict that JSON can hold.
-
-    Raises:
-        ValueError: if its class has no name in `ENCODINGS`.
 
     Example:
 

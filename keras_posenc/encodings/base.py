@@ -127,10 +127,6 @@ class Encoding(keras.layers.Layer):
             queries.
         feature_size: int. Size F of the result of `features`, set by `build`.
 
-    Raises:
-        TypeError: if a subclass overrides no hook, or has a method whose name nearly matches one.
-        ValueError: if `shared` is True for an encoding without a table.
-
     Example:
 
     >>> class Backwards(Encoding):
@@ -201,9 +197,6 @@ class Encoding(keras.layers.Layer):
 
         Args:
             head_size: int. D.
-
-        Raises:
-            ValueError: if the encoding needs another size.
         """
 
     def table_arguments(self, num_heads: int, head_size: int) -> dict:

@@ -34,9 +34,6 @@ class KERPLE(Encoding):
         kind: str. "log", the best of the family in the paper, or "power".
         power: float in (0, 2], or None. With "power", a fixed exponent for all heads.
 
-    Raises:
-        ValueError: on another kind, on a power outside (0, 2], or on a power for "log".
-
     Example:
 
     >>> layer = PositionalAttention(2, 16, encodings=[KERPLE()])
@@ -124,10 +121,6 @@ class T5Bias(Encoding):
         bidirectional: bool. False is for causal attention only.
         embeddings_initializer: Initializer of the table.
         shared: bool. The table is passed to the call, from a `SharedTable`.
-
-    Raises:
-        ValueError: if there are too few buckets, if their number is odd and they serve two sides,
-            or if `max_distance` lies within the exact buckets.
 
     Example:
 
@@ -231,9 +224,6 @@ class FIRE(Encoding):
         units: int. Hidden units of the MLP.
         scale: float. Initial value of c.
         length: number. Initial value of the threshold L.
-
-    Raises:
-        ValueError: if one of them is not positive, or `units` is not an integer.
 
     Example:
 

@@ -38,9 +38,6 @@ class ContentBias(Encoding):
         kernel_initializer: initializer of W.
         profile_initializer: initializer of P. With zeros there is no bias before training.
 
-    Raises:
-        ValueError: if a size is not a positive integer.
-
     Example:
 
     >>> layer = PositionalAttention(num_heads=2, key_dim=16, encodings=["content_bias"])

@@ -51,10 +51,6 @@ class ContextualPositionEmbedding(Encoding):
             bidirectional attention (UniLM) need it, because the causal form would count later keys.
         shared: bool. The table is passed to the call, from a `SharedTable`, for several layers.
 
-    Raises:
-        ValueError: on an unknown `gate` or `scaling`; if `npos_max` is below 2; if `gate="values"`
-            and the value heads differ in size from the query heads.
-
     Example:
 
     >>> cope = ContextualPositionEmbedding(npos_max=16, gate="separate_keys")

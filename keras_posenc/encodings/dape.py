@@ -30,10 +30,6 @@ class DAPE(Encoding):
         bias_arguments: dict or None. Arguments of that encoding.
         units: int. Hidden units of the network.
 
-    Raises:
-        ValueError: if `bias` is another kind, its table is shared, or `units` is no positive
-            integer.
-
     Example:
 
     >>> layer = PositionalAttention(num_heads=2, key_dim=16, encodings=["dape"])

@@ -86,9 +86,6 @@ class DeBERTaRelative(Encoding):
         embeddings_initializer: Initializer of K and Q, or of the table.
         shared: bool. The table is passed to the call, from a `SharedTable`, and projected there.
 
-    Raises:
-        ValueError: on a bad size, bucket count or term.
-
     Example:
 
     >>> layer = PositionalAttention(2, 16, encodings=[DeBERTaRelative(buckets=256)])

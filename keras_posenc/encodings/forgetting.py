@@ -35,9 +35,6 @@ class ForgetGate(Encoding):
         bidirectional: bool. For encoders: the queries also attend to later keys, with second gates.
             Under a causal mask it equals the causal form.
 
-    Raises:
-        ValueError: if the queries are not among the keys.
-
     Example:
 
     >>> layer = PositionalAttention(num_heads=2, key_dim=16, encodings=["forget_gate"])
@@ -155,9 +152,6 @@ class SelectiveAttention(Encoding):
 
     Args:
         **kwargs: of `keras.layers.Layer`.
-
-    Raises:
-        ValueError: if there are not as many queries as keys.
 
     Example:
 

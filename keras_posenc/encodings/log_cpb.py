@@ -31,9 +31,6 @@ class LogCPB(Encoding):
         bound: float or None. The largest bias B. None: no sigmoid, as in the paper's formula; its
             code has 16.
 
-    Raises:
-        ValueError: if a number is not positive, or `units` or `train_length` no integer.
-
     Example:
 
     >>> layer = PositionalAttention(num_heads=2, key_dim=16, encodings=["log_cpb"])

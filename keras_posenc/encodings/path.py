@@ -41,10 +41,6 @@ class PaTH(Encoding):
         kernel_size: int. Tokens S of the convolution.
         kernel_initializer: initializer of U, V and a.
 
-    Raises:
-        ValueError: if a size is not a positive integer; without the plain causal order, or if the
-            queries are not among the keys.
-
     Example:
 
     >>> layer = PositionalAttention(num_heads=2, key_dim=16, encodings=["path"])
@@ -180,11 +176,7 @@ class PaTH(Encoding):
 
 
 def _ordered(grid):
-    """The grid with the causal order, if the rows and columns are the same tokens, in it.
-
-    Raises:
-        ValueError: if they are not.
-    """
+    """The grid with the causal order, if the rows and columns are the same tokens, in it."""
     num_rows, num_columns = grid.query_positions.shape[1], grid.key_positions.shape[1]
     known = None not in (num_rows, num_columns)
     if grid.order_is_index:

@@ -24,10 +24,6 @@ def alternate(number_of_layers: int, every: int, full: Encodings, local: Encodin
     Returns:
         list of `number_of_layers` lists.
 
-    Raises:
-        ValueError: on a bad number of layers or `every`.
-        TypeError: if `full` or `local` is not a list.
-
     Example:
 
     >>> window = {"name": "window", "window": 512}

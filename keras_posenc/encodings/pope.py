@@ -35,9 +35,6 @@ class PoPE(Encoding):
         phase_initializer: initializer of the phases. With zeros all features peak at distance 0;
             published code also has uniform ones, in [-2 pi, 0].
 
-    Raises:
-        ValueError: if `base` is not above 1; or, in a list, after another encoding with `heads`.
-
     Example:
 
     >>> layer = PositionalAttention(num_heads=2, key_dim=16, encodings=["pope"])

@@ -20,9 +20,6 @@ def kerple_weights(a, p, kind="log"):
     Returns:
         list of two float64 arrays (H,); of one without p.
 
-    Raises:
-        ValueError: on a number out of its range, or another kind.
-
     Example:
 
     >>> stored_a, stored_p = kerple_weights(a=[0.5, 1.0], p=[1.0, 2.0])
@@ -57,9 +54,6 @@ def fire_weights(c, multiplier, hidden_kernel, hidden_bias, output_kernel, outpu
     Returns:
         list of six float64 arrays: c and threshold (), w and u (F,), v (F, H), d (H,).
 
-    Raises:
-        ValueError: if `c` or `multiplier` is 0.
-
     Example:
 
     >>> layers = np.ones((4, 1)), np.zeros(4), np.ones((2, 4)), np.zeros(2)
@@ -87,9 +81,6 @@ def rotary_bias_weights(a, b):
 
     Returns:
         list of two float64 arrays (H, S), H = 1 for vectors (S,).
-
-    Raises:
-        ValueError: if S is odd.
 
     Example:
 

@@ -119,9 +119,6 @@ class ShawRelative(_ClippedTable):
         value_dim: int or None. Size Dv of a row of b; default the size D of the query heads.
         embeddings_initializer: initializer of a and b.
 
-    Raises:
-        ValueError: if a size is not a positive integer, or `value_dim` is not that of the values.
-
     Example:
 
     >>> layer = PositionalAttention(2, 16, encodings=[ShawRelative(max_distance=8)])
@@ -200,9 +197,6 @@ class NEZHA(_ClippedTable):
         values: bool. Whether to add s to the values too; without it a fused kernel may be used.
         released: bool. Read s at c + k, as the released code, its checkpoints and bert4keras do,
             instead of at c, as in the paper. Set it to use their weights.
-
-    Raises:
-        ValueError: if `max_distance` is not a positive integer.
 
     Example:
 

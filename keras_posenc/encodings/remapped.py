@@ -106,10 +106,6 @@ class SelfExtend(RemappedRotary):
     Returns:
         The rotated inputs, of the same shape, in the compute dtype.
 
-    Raises:
-        ValueError: as in `RotaryEmbedding`; if `sections` are given; if `group_size` is below 2 or
-            `window` no positive integer.
-
     Example:
 
     >>> encodings = [{"name": "self_extend", "group_size": 4, "window": 128}]
@@ -178,10 +174,6 @@ class DualChunk(RemappedRotary):
 
     Returns:
         The rotated inputs, of the same shape, in the compute dtype.
-
-    Raises:
-        ValueError: as in `RotaryEmbedding`; if `sections` are given; if `chunk_size` is no positive
-            integer, or `local_size` not in 0 .. `chunk_size` - 1.
 
     Example:
 
@@ -260,10 +252,6 @@ class STRING(RemappedRotary):
 
     Returns:
         The rotated inputs, of the same shape, in the compute dtype.
-
-    Raises:
-        ValueError: as in `RotaryEmbedding`; if `sections` are given; if `shift` is no positive
-            integer, or `window` not in 0 .. `shift` - 1.
 
     Example:
 

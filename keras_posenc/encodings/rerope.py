@@ -32,9 +32,6 @@ class ReRoPE(RemappedRotary):
     Returns:
         The rotated inputs, of the same shape, in the compute dtype.
 
-    Raises:
-        ValueError: as in `RotaryEmbedding`; if `sections` are given; if `leak` is 1 or less.
-
     Example:
 
     >>> encodings = [{"name": "rerope", "window": 512, "leak": 16.0}]

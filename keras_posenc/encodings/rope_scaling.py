@@ -31,9 +31,6 @@ def scaled_frequencies(dim, base=10000.0, scaling=None, length=None):
     Returns:
         The frequencies, float64 (dim / 2,) in radians per position, and the factor, a float.
 
-    Raises:
-        ValueError: for an unknown type, or a missing, unknown or invalid field.
-
     Example:
 
     >>> scaled_frequencies(4, scaling={"rope_type": "linear", "factor": 2.0})
@@ -56,9 +53,6 @@ def read_scaling(scaling):
 
     Returns:
         The type, a str, and a dict of its fields.
-
-    Raises:
-        ValueError: for an unknown type, or a missing, unknown or invalid field.
     """
     kind, fields = _kind_and_fields(scaling)
     parameters = inspect.signature(frequencies.SCALINGS[kind]).parameters.values()

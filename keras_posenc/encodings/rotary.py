@@ -80,11 +80,6 @@ class RotaryEmbedding(Encoding):
     Returns:
         The rotated inputs, of the same shape, in the compute dtype.
 
-    Raises:
-        ValueError: for an invalid argument or `scaling`; when attention is made, or at `build`, for
-            an odd number of features to rotate, or `sections` that do not add up to their pairs; in
-            a call for ids of another shape.
-
     Example:
 
     >>> q, k = np.random.normal(size=(2, 1, 10, 4, 64))

@@ -58,9 +58,6 @@ class LogN(_QueryFactor):
             weights trained without log-n scaling.
         variant: "log_n", "softmax_plus" or "yarn".
 
-    Raises:
-        ValueError: if `train_length` is not an integer of at least 2, or on an unknown variant.
-
     Example:
 
     >>> encodings = ["rotary", LogN(train_length=64, clipped=True)]
@@ -116,9 +113,6 @@ class ScalableSoftmax(_QueryFactor):
         train_length: int, at least 2. Sets the initial s: the reciprocal of the mean of ln n over n
             = 1 .. train_length, as in causal training; 0.168 at the paper's 1024.
         use_bias: bool. Also learn b, initially 0.
-
-    Raises:
-        ValueError: if `train_length` is not an integer of at least 2.
 
     Example:
 
@@ -188,10 +182,6 @@ class Temperature(_QueryFactor):
         value: positive number c. Default: 8192 for "llama4"; 1, which changes nothing, otherwise.
         slope: number s of at least 0, for "llama4".
         offset: number o of at least 0, for "llama4".
-
-    Raises:
-        ValueError: on an unknown kind, a value that is not a positive number, a slope or an offset
-            below 0, or either of them with another kind.
 
     Example:
 

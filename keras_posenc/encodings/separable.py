@@ -34,10 +34,6 @@ class ALiBi(Encoding):
             has the slopes of H / 2 heads.
         learned: bool. Train the slopes, initialised as above and stored before a softplus.
 
-    Raises:
-        ValueError: on another direction; for "one_sided" with an odd number of heads; for "causal"
-            in a call that is not causal.
-
     Example:
 
     >>> layer = PositionalAttention(2, 16, encodings=[ALiBi()])
@@ -153,9 +149,6 @@ class Sandwich(Encoding):
         size: int, even. Size S of the sinusoidal embedding, independent of the head size.
         base: float. Longest wavelength, in units of 2 pi positions.
 
-    Raises:
-        ValueError: if `size` is not a positive even integer, or `base` not above 1.
-
     Example:
 
     >>> layer = PositionalAttention(2, 16, encodings=[Sandwich()])
@@ -217,10 +210,6 @@ class RotaryBias(Encoding):
         initializer: initializer of a and b; or "sandwich", a = b = [c, 0, c, 0, ...] with c^2 = H /
             (8h), which starts as `Sandwich` of that size. Zeros would never train: the gradient of
             each vector is a product with the other.
-
-    Raises:
-        ValueError: if `size` is not a positive even integer, if it is None and D is odd, or if
-            `base` is not above 1.
 
     Example:
 

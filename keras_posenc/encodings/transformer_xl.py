@@ -48,9 +48,6 @@ class TransformerXLRelative(Encoding):
         bias_initializer: Initializer of u and v.
         kernel_initializer: Initializer of W.
 
-    Raises:
-        ValueError: if `size` is not a positive even integer.
-
     Example:
 
     >>> layer = PositionalAttention(2, 16, encodings=[TransformerXLRelative()])

@@ -22,9 +22,6 @@ class Window(Encoding):
         global_tokens: integer, at least 0. First positions that every token sees and that see every
             token, such as one for [CLS] in Longformer.
 
-    Raises:
-        ValueError: on a bad number, or on two windows in one attention layer.
-
     Example:
 
     >>> layer = PositionalAttention(2, 16, encodings=["rotary", Window(128, sinks=4)])

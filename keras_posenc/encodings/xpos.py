@@ -43,10 +43,6 @@ class XPos(RotaryEmbedding):
     Returns:
         The pair (q, k), rotated and scaled, in the compute dtype.
 
-    Raises:
-        ValueError: as in `RotaryEmbedding`; if `sections` are given; for a single tensor; for ids
-            that span too much.
-
     Example:
 
     >>> layer = PositionalAttention(4, 64, encodings=["xpos"])

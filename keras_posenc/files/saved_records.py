@@ -125,9 +125,6 @@ def checked(path, value, expected, remedy="Restore or delete it."):
         value: what it holds.
         expected: an expectation.
         remedy: str, the end of the error.
-
-    Raises:
-        ValueError: if it is not. It names the file and the key.
     """
     try:
         expected(value, "")

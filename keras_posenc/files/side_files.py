@@ -33,9 +33,6 @@ def check_file_is_ours(path, is_ours):
     Args:
         path: `pathlib.Path`.
         is_ours: function of the path of a regular file.
-
-    Raises:
-        ValueError: if it is a link, a folder or a device, or a file of something else.
     """
     if not os.path.lexists(path):
         return
@@ -51,9 +48,6 @@ def check_folder_is_ours(folder, names):
     Args:
         folder: `pathlib.Path`.
         names: the names of all files that the library writes into it.
-
-    Raises:
-        ValueError: if it is no folder, or holds something else.
     """
     if not os.path.lexists(folder):
         return

@@ -86,9 +86,6 @@ def read_bytes(path, most=MOST_JSON):
     Args:
         path: str or path of the file.
         most: int. Maximum number of bytes.
-
-    Raises:
-        ValueError: if it is not a regular file, or longer.
     """
     check_file(path)
     with open(path, "rb") as file:
@@ -149,9 +146,6 @@ def read_json(path, keys=(), kind=dict, nan=True, remedy="Restore or delete it."
         kind: type of the whole.
         nan: bool, as in `parse_json`.
         remedy: str, the end of an error.
-
-    Raises:
-        ValueError: it is damaged.
     """
     data = read_bytes(path)
     try:
@@ -172,9 +166,6 @@ def read_object(path, folder):
     Args:
         path: str or path of the file.
         folder: the directory that it must lie in.
-
-    Raises:
-        ValueError: it is damaged, or a link to another place.
     """
     if not os.path.exists(path):
         return {}
@@ -188,9 +179,6 @@ def parse_json(data, nan=False):
     Args:
         data: bytes.
         nan: whether NaN and Infinity, which Python writes and JSON lacks, are numbers.
-
-    Raises:
-        ValueError: if they are not JSON, nest too deeply, or repeat a key of an object.
     """
     constant = float if nan else _constant
     text = data.decode("utf-8-sig")

@@ -36,9 +36,6 @@ def replacing(path):
     Yields:
         A path on the same disk with the same name.
 
-    Raises:
-        ValueError: if there is something else than a file, such as a folder or a device.
-
     Example:
 
     >>> with replacing("metrics.json") as partial:
@@ -87,7 +84,6 @@ def check_place(path, inputs=()):
     Raises:
         NotADirectoryError: if a folder that it lies in is a file.
         OSError: if nothing can be created there, for example in a read-only folder.
-        ValueError: if there is something else than a file, or a file that is read.
     """
     path = pathlib.Path(path)
     _check_replaceable(path)
@@ -261,9 +257,6 @@ def open_regular(path):
 
     Returns:
         A raw file in binary.
-
-    Raises:
-        ValueError: if something else than a file with one name is in its place.
     """
     flags = os.O_RDWR | os.O_CREAT | NO_LINK | getattr(os, "O_BINARY", 0)
     try:
@@ -289,9 +282,6 @@ def subfolder(parent, name):
 
     Returns:
         `pathlib.Path`.
-
-    Raises:
-        ValueError: if something else is in its place.
     """
     path = parent / name
     with contextlib.suppress(FileExistsError):

@@ -24,8 +24,6 @@ def base_of(directory):
 
     Raises:
         FileNotFoundError: if the base model is not a directory of this machine.
-        ValueError: if the file is damaged, names no base model, or one that is not opened because a
-            file from elsewhere asks for it: a network path, or another adapter.
     """
     if not _is_adapter_alone(directory):
         return None

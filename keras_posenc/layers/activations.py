@@ -69,9 +69,6 @@ def get(name):
     Returns:
         A function, or a list of functions.
 
-    Raises:
-        ValueError: on an unknown name.
-
     Example:
 
     >>> get("gelu_new").__name__

@@ -29,9 +29,6 @@ class Block:
         norm: str. "post", "pre" or "both".
         prefix: str. Prefix of the names of new layers.
 
-    Raises:
-        ValueError: on another `norm`.
-
     Example:
 
     >>> from keras_posenc.layers.feedforward import FeedForward

@@ -26,10 +26,6 @@ class Dropout(keras.layers.Dropout):
     Returns:
         The shape of the inputs.
 
-    Raises:
-        ValueError: if `rate` is outside [0, 1]; in training, if it is above 0 in a
-            `keras.RematScope`.
-
     Example:
 
     >>> Dropout(0.5, seed=0)(np.ones((2, 3, 4)), training=True).shape

@@ -36,9 +36,6 @@ class MixtureOfExperts(keras.layers.Layer):
     Returns:
         (B, T, D).
 
-    Raises:
-        ValueError: on a number out of range.
-
     Example:
 
     >>> layer = MixtureOfExperts(32, num_experts=8, experts_per_token=2)

@@ -31,9 +31,6 @@ class FeedForward(keras.layers.Layer):
     Returns:
         (B, T, D).
 
-    Raises:
-        ValueError: on another `use_bias`.
-
     Example:
 
     >>> FeedForward(256, activation=["silu", "linear"])(np.zeros((2, 5, 64))).shape

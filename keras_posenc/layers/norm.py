@@ -128,9 +128,6 @@ class RMSNormalization(keras.layers.Layer):
     Returns:
         The shape of the inputs.
 
-    Raises:
-        ValueError: if `epsilon` is not positive.
-
     Example:
 
     >>> RMSNormalization()(np.array([[3.0, 4.0, 0.0, 0.0]])).shape
@@ -194,9 +191,6 @@ def normalization(kind="layer_norm", epsilon=1e-6, **kwargs):
 
     Returns:
         A layer from (..., D) to (..., D).
-
-    Raises:
-        ValueError: on an unknown `kind`.
 
     Example:
 

@@ -33,9 +33,6 @@ class ShortConvolution(keras.layers.Layer):
     Returns:
         (B, T, D).
 
-    Raises:
-        ValueError: unless `kernel_size` is a positive integer.
-
     Example:
 
     >>> ShortConvolution(3)(np.random.normal(size=(2, 5, 16))).shape

@@ -20,9 +20,6 @@ def check_ids(name, ids, bound, remedy=REMEDY):
         ids: NumPy array.
         bound: int, rows of the table; None for the range of int32.
         remedy: str. End of the error message.
-
-    Raises:
-        ValueError: if an id is not an integer from 0 to `bound` - 1.
     """
     if ids.dtype.kind not in "iu":
         below = "" if bound is None else f", from 0 to {bound - 1}"
@@ -59,9 +56,6 @@ class IdEmbedding(keras.layers.Embedding):
 
     Returns:
         (B, T, output_dim).
-
-    Raises:
-        ValueError: on an id outside 0 .. `input_dim` - 1.
 
     Example:
 

@@ -40,9 +40,6 @@ class ConditionalRandomFieldLoss(keras.losses.Loss):
     Returns:
         The reduced loss, a scalar by default.
 
-    Raises:
-        ValueError: if a tag does not exist, or the shapes of tags or sample weights do not fit.
-
     Example:
 
     >>> potentials = ConditionalRandomField(initializer="zeros")(np.zeros((1, 3, 2)))
@@ -99,9 +96,6 @@ class MaximumEntropyMarkovLoss(keras.losses.Loss):
 
     Returns:
         The reduced loss, a scalar by default.
-
-    Raises:
-        ValueError: if a tag does not exist, or the shapes do not fit.
 
     Example:
 
@@ -162,9 +156,6 @@ class ViterbiAccuracy(keras.metrics.Mean):
             y_true: (B, T) or (B, T, 1) integers, the tags; negative ones are unknown.
             y_pred: (B, T, N, N), the potentials of a chain.
             sample_weight: (B,) or (B, T), or None.
-
-        Raises:
-            ValueError: if a tag does not exist, or the shapes do not fit.
         """
         y_pred = ops.convert_to_tensor(y_pred)
         tags = checked_tags(y_true, y_pred)

@@ -33,11 +33,6 @@ class Matryoshka(keras.losses.Loss):
     Returns:
         The reduced loss, a scalar by default.
 
-    Raises:
-        TypeError: if `loss` is no loss of Keras, or `dimensions` or `weights` no list.
-        ValueError: if a dimension or a weight is not positive, a dimension is there twice, or there
-            are not as many weights as dimensions; in a call, if the vectors have fewer numbers.
-
     Example:
 
     >>> vectors = np.eye(4)[:, None].repeat(2, axis=1)  # four pairs of equal vectors
@@ -99,10 +94,6 @@ def check_dimensions(name, dimensions):
     Args:
         name: str, of the argument.
         dimensions: what was given.
-
-    Raises:
-        TypeError: if it is no list.
-        ValueError: if it is empty, a dimension is no positive int, or is there twice.
     """
     if not isinstance(dimensions, (list, tuple)):
         raise TypeError(

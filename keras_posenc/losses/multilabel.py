@@ -33,9 +33,6 @@ class MultilabelCategoricalCrossentropy(keras.losses.Loss):
     Returns:
         The reduced loss, a scalar by default.
 
-    Raises:
-        ValueError: for another `axis`, or shapes that do not fit.
-
     Example:
 
     >>> loss, scores = MultilabelCategoricalCrossentropy(), np.array([[4.0, 5.0, -6.0]])
@@ -95,9 +92,6 @@ class SparseMultilabelCategoricalCrossentropy(MultilabelCategoricalCrossentropy)
 
     Returns:
         The reduced loss, a scalar by default.
-
-    Raises:
-        ValueError: for another `axis`, shapes that do not fit, or a class that does not exist.
 
     Example:
 
@@ -164,9 +158,6 @@ class SpanF1(keras.metrics.Metric):
             y_true: (B, H, T, T), 1 for spans and 0 for the rest; (B, H, P, 2) if `sparse`.
             y_pred: (B, H, T, T), scores.
             sample_weight: (B,), or None.
-
-        Raises:
-            ValueError: if the shapes do not fit, or a span does not exist.
         """
         y_pred = ops.convert_to_tensor(y_pred)
         if self.sparse:

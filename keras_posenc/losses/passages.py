@@ -32,9 +32,6 @@ class PassageRanking(keras.losses.Loss):
     Returns:
         The reduced loss, a scalar by default.
 
-    Raises:
-        ValueError: if `scale` is not positive, or `document_weight` is not in [0, 1].
-
     Example:
 
     >>> vectors = np.eye(4)[None, [0, 0, 1]].repeat(2, axis=0)  # two queries about one document

@@ -58,10 +58,6 @@ class MarginMSE(keras.losses.Loss):
     Returns:
         The reduced loss, a scalar by default.
 
-    Raises:
-        ValueError: if `scale` is not positive; in a call, if `y_true` has another number of
-            columns.
-
     Example:
 
     >>> float(MarginMSE()(np.array([[3.0, 1.0]]), np.array([[5.0, 4.0]])))
@@ -112,10 +108,6 @@ class ListwiseKL(keras.losses.Loss):
 
     Returns:
         The reduced loss, a scalar by default.
-
-    Raises:
-        ValueError: if `temperature` or `scale` is not positive; in a call, if `y_true` has another
-            number of columns.
 
     Example:
 
@@ -174,9 +166,6 @@ class MaxSimRanking(keras.losses.Loss):
 
     Returns:
         The reduced loss, a scalar by default.
-
-    Raises:
-        ValueError: if `scale` is not positive.
 
     Example:
 

@@ -76,9 +76,6 @@ class MultipleNegativesRanking(keras.losses.Loss):
     Returns:
         The reduced loss, a scalar by default.
 
-    Raises:
-        ValueError: if `scale` is not positive.
-
     Example:
 
     >>> vectors = np.eye(3)[:, None].repeat(2, axis=1)  # three pairs, each of two equal vectors
@@ -165,9 +162,6 @@ class CoSENT(keras.losses.Loss):
 
     Returns:
         The reduced loss, a scalar by default.
-
-    Raises:
-        ValueError: if `scale` is not positive.
 
     Example:
 

@@ -31,9 +31,6 @@ class SmoothedSparseCategoricalCrossentropy(keras.losses.SparseCategoricalCrosse
     Returns:
         The reduced loss, a scalar by default.
 
-    Raises:
-        ValueError: if `label_smoothing` is not in [0, 1).
-
     Example:
 
     >>> loss = SmoothedSparseCategoricalCrossentropy(0.1, from_logits=True)

@@ -83,9 +83,6 @@ class Grid:
             program for it pays.
         content: `Content` of the rows and columns.
 
-    Raises:
-        ValueError: if only one of the orders is given.
-
     Example:
 
     >>> grid = Grid(query_positions=ops.arange(3)[None], key_positions=ops.arange(3)[None])
@@ -123,9 +120,6 @@ class Grid:
 
         Returns:
             `Grid`.
-
-        Raises:
-            TypeError: for a name that neither the grid nor its content has.
         """
         for name in changes:
             if name not in FIELDS:

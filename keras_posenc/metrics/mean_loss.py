@@ -23,9 +23,6 @@ class MeanLoss(keras.metrics.Metric):
         name: str. The default replaces the loss that `fit` and `evaluate` show.
         **kwargs: as in `keras.metrics.Metric`.
 
-    Raises:
-        ValueError: if the loss has another reduction.
-
     Example:
 
     >>> loss = keras.losses.MeanSquaredError(reduction="mean_with_sample_weight")

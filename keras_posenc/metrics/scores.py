@@ -65,9 +65,6 @@ def macro_f1(matrix):
 
     Returns:
         float, 0 to 1.
-
-    Raises:
-        ValueError: if it counts no document, or a number in it is not finite.
     """
     matrix = np.asarray(matrix)
     if not (np.isfinite(matrix).all() and matrix.sum() > 0):
@@ -190,9 +187,6 @@ def pearson(true, predicted):
     Returns:
         float, -1 to 1.
 
-    Raises:
-        ValueError: if there is no number, one is not finite, or there is not one for each.
-
     Example:
 
     >>> round(pearson([1, 2, 3], [2, 4, 7]), 4)
@@ -212,9 +206,6 @@ def spearman(true, predicted):
 
     Returns:
         float, -1 to 1.
-
-    Raises:
-        ValueError: as `pearson`.
 
     Example:
 
@@ -273,9 +264,6 @@ def classification(logits, labels, lengths, num_classes):
         dict of plain Python numbers and lists: `documents`, `loss`, `accuracy`, `interval`,
             `macro_f1`, `precision`, `recall`, `f1`, `confusion`, `by_length`, `long` (documents
             over 512 tokens, in the form of `by_length`; None if there are none) and `lengths`.
-
-    Raises:
-        ValueError: if a logit is not a finite number, as after a diverged training.
 
     Example:
 

@@ -30,10 +30,6 @@ def stages(model):
     Returns:
         dict with `"pre_block_layers"`, a list of one layer from token ids (B, T) to features
         (B, T, D), and `"sequential_blocks"`, a list of layers from features to features.
-
-    Raises:
-        ValueError: if the model has no blocks, has other inputs than ids, or if a block reads more
-            than the features of the one before.
     """
     names = [x.name for x in model.inputs]
     known = [next((n for n in IDS if name.endswith(n)), None) for name in names]

@@ -119,10 +119,6 @@ class Config:
         family: str. Name of the family in `FAMILIES`.
         source: dict. The keys that the config was read from.
 
-    Raises:
-        ValueError: on a field that is out of range, or a `hidden_size` that does not divide into
-            heads.
-
     Example:
 
     >>> config = read_config("bert")

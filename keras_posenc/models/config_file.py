@@ -57,9 +57,6 @@ def read_config(source=None, model=None, **overrides):
 
     Raises:
         FileNotFoundError: if there is no such file, or no config in the directory.
-        TypeError: if `source` is neither a path, a dict nor a `Config`.
-        ValueError: if the file is not JSON, a key is missing or misspelt, the family is unknown or
-            contradicts `model_type`, or the model cannot be built.
 
     Example:
 

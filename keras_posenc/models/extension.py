@@ -44,10 +44,6 @@ class Extension:
         rope_scaling: dict, as in Hugging Face's configs, such as {"rope_type": "yarn", "factor":
             4.0}. Replaces the scaling of all rotary encodings; see `RotaryEmbedding`.
 
-    Raises:
-        TypeError: if `rope_scaling` is no dict.
-        ValueError: if nothing is extended, or a value is invalid or does not belong to the others.
-
     Example:
 
     >>> extension = Extension("hierarchical", alpha=0.2)
@@ -95,10 +91,6 @@ class Extension:
 
         Returns:
             `Extension`, or None for None.
-
-        Raises:
-            TypeError: if it is none of these.
-            ValueError: if it describes no extension.
 
         Example:
 

@@ -133,9 +133,6 @@ def build_transformer_model(
 
     Raises:
         FileNotFoundError: if the config or the checkpoint is missing.
-        TypeError: on an unknown argument, or one of the wrong type.
-        ValueError: if the config, the checkpoint or the combination of arguments is invalid; no
-            weight is loaded then.
 
     Example:
 

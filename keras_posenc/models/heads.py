@@ -98,9 +98,6 @@ def classifier(encoder, num_classes, pooling="mean", dropout_rate=0.1):
     Returns:
         A `keras.Model` with the encoder's inputs, and float32 logits (B, num_classes) as output.
 
-    Raises:
-        ValueError: if the encoder has heads, on fewer than two classes, or on an unknown `pooling`.
-
     Example:
 
     >>> encoder = build_transformer_model("bert", hierarchical_position=True)
@@ -125,9 +122,6 @@ def regressor(encoder, num_values=1, pooling="mean", dropout_rate=0.1):
 
     Returns:
         A `keras.Model` with the encoder's inputs, and float32 numbers (B, num_values) as output.
-
-    Raises:
-        ValueError: if the encoder has heads, on no value, or on an unknown `pooling`.
 
     Example:
 
@@ -155,9 +149,6 @@ def token_classifier(encoder, num_tags, dropout_rate=0.1):
 
     Returns:
         A `keras.Model` with the encoder's inputs, and float32 logits (B, T, num_tags) as output.
-
-    Raises:
-        ValueError: if the encoder has heads, or on fewer than two tags.
 
     Example:
 
@@ -188,9 +179,6 @@ def span_head(encoder, dropout_rate=0.1):
     Returns:
         A `keras.Model` with the encoder's inputs, and float32 logits (B, T, 2) as output.
 
-    Raises:
-        ValueError: if the encoder has heads.
-
     Example:
 
     >>> model = span_head(build_transformer_model("bert", hierarchical_position=True))
@@ -220,9 +208,6 @@ def features_of(encoder, head, of_tokens=False):
         encoder: a `keras.Model`.
         head: str, what the new head is called.
         of_tokens: bool. Whether the head predicts per token, and not per row.
-
-    Raises:
-        ValueError: if the encoder has heads, or its rows hold several texts.
     """
     features = encoder.output
     single = not isinstance(features, (list, tuple)) and len(features.shape) == 3

@@ -30,8 +30,6 @@ def heads_in(checkpoint, model=None, config=None):
 
     Raises:
         FileNotFoundError: if there is no checkpoint.
-        TypeError: if the config is not a dict or a path.
-        ValueError: if the checkpoint is damaged, or on an unknown family.
 
     Example:
 
@@ -102,10 +100,6 @@ def read_head(config, task):
     Args:
         config: `Config`.
         task: a key of `TASKS`.
-
-    Raises:
-        ValueError: on another task, or one that the family has no head for, or if the config names
-            the head of another.
     """
     checks.choice("head", task, TASKS)
     known = config.heads

@@ -102,9 +102,6 @@ def check_inputs(inputs, x):
     Args:
         inputs: tuple of `IdInput`, and the names of all inputs in their order.
         x: what Keras takes as inputs: an array or tensor, a list of them, or a dict.
-
-    Raises:
-        ValueError: if ids are not integers, or have no row in the model's table.
     """
     ids, names = inputs
     if isinstance(x, (list, tuple)) and len(x) == len(names):

@@ -13,9 +13,6 @@ def read_label_names(source):
 
     Returns:
         list of str.
-
-    Raises:
-        ValueError: if they are something else than the names of 0, 1, 2, ...
     """
     names, count = source.get("id2label"), source.get("num_labels", 2)
     if names is None:

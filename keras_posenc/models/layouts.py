@@ -32,9 +32,6 @@ def layout_map(device_mesh):
     Returns:
         `keras.distribution.LayoutMap`; change or add entries as in a dict.
 
-    Raises:
-        ValueError: if the mesh has no axis "model".
-
     Example:
 
     >>> mesh = keras.distribution.DeviceMesh((1, 1), ["batch", "model"], devices=["cpu:0"])

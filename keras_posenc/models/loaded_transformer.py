@@ -37,11 +37,7 @@ class LoadedTransformer:
 
 
 def loaded_transformer(model, about):
-    """Returns the `LoadedTransformer` of a model, from the description in its file.
-
-    Raises:
-        ValueError: if the description is damaged, or names a family that is not registered.
-    """
+    """Returns the `LoadedTransformer` of a model, from the description in its file."""
     try:
         about = parse_json(about.encode(), nan=True)
         by_name = {layer.name: layer for layer in model.layers}

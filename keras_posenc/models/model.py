@@ -45,11 +45,6 @@ class TransformerModel(CheckedInputs, keras.Model):
         transformer: `Transformer`. A loaded model has a `LoadedTransformer` instead, with the
             same `config`, `layers`, `table` and `account`.
 
-    Raises:
-        ValueError: in a call with `position_ids` that the model has no input for, or with ids that
-            are not integers or have no row in a table. In a call with a batch whose padding the
-            model does not mask although its outputs would depend on it.
-
     Example:
 
     >>> encoder = build_transformer_model("bert")
@@ -104,11 +99,7 @@ class TransformerModel(CheckedInputs, keras.Model):
         return self._transformer
 
     def save(self, filepath, *args, **kwargs):
-        """Saves the model as a `.keras` file, as `keras.Model.save` does.
-
-        Raises:
-            ValueError: for a .h5 file, which Keras could not load again.
-        """
+        """Saves the model as a `.keras` file, as `keras.Model.save` does."""
         if str(filepath).endswith((".h5", ".hdf5")):
             raise ValueError(NO_HDF5.format(f"Received: filepath={str(filepath)!r}"))
         with without_tensorflow():
@@ -138,11 +129,7 @@ class TransformerModel(CheckedInputs, keras.Model):
             save_zero_points(layer)
 
     def get_quantization_layer_structure(self, mode=None):
-        """The embeddings and the blocks, for GPTQ and AWQ; None for another `mode`.
-
-        Raises:
-            ValueError: if blocks read more than the features of the one before.
-        """
+        """The embeddings and the blocks, for GPTQ and AWQ; None for another `mode`."""
         return stages(self) if mode in CALIBRATED else None
 
     def get_config(self):

@@ -29,9 +29,6 @@ class MaskedPooling(keras.layers.Layer):
     Returns:
         (B, D).
 
-    Raises:
-        ValueError: on an unknown `pooling`.
-
     Example:
 
     >>> x = keras.layers.Masking()(np.array([[[1.0], [3.0], [0.0]]]))
@@ -91,9 +88,6 @@ class LeadingDimensions(keras.layers.Layer):
 
     Returns:
         (..., dimension).
-
-    Raises:
-        ValueError: if `dimension` is no positive int; in a call, if D is smaller.
 
     Example:
 

@@ -40,9 +40,6 @@ def embedder(source, pooling=None, normalize=None, **arguments):
 
     Raises:
         FileNotFoundError: if the directory or a part of it is missing.
-        TypeError: if `source` is a model and `arguments` are given.
-        ValueError: if the directory cannot be read, the encoder has heads, or on an unknown
-            `pooling`.
 
     Example:
 
@@ -85,9 +82,6 @@ def with_modules(encoder, x, modules, name):
 
     Returns:
         `keras.Model`; its layers are named by the kind of the module and its number.
-
-    Raises:
-        ValueError: if the weights of a module do not fit.
     """
     weights = []
     for number, module in enumerate(modules):
@@ -107,9 +101,6 @@ def with_dimension(model, dimension):
 
     Returns:
         `keras.Model` with the same weights.
-
-    Raises:
-        ValueError: if the vectors have fewer numbers.
     """
     checks.whole("dimension", dimension, most=model.output_shape[-1])
     last = model.layers[-1]

@@ -69,9 +69,6 @@ def build_encoder_decoder(
         V). Target inputs begin with a start token; the logits at each position predict the next
         token. `Generator` generates with it.
 
-    Raises:
-        ValueError: for invalid sizes.
-
     Example:
 
     >>> model = build_encoder_decoder(100, hidden_size=32, num_hidden_layers=2,
@@ -120,9 +117,6 @@ class EncoderDecoder:
 
     Attributes:
         depth: int. Number of decoder blocks.
-
-    Raises:
-        ValueError: if the layers are not those of an encoder-decoder.
     """
 
     def __init__(self, layers):

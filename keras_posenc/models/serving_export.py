@@ -33,10 +33,6 @@ def export_model(model, path, quantize=None):
         ImportError: if a package is missing that the backend needs for it: onnxscript on torch,
             tf2onnx on TensorFlow, jax2onnx on JAX; and onnxruntime for `quantize`.
         NotADirectoryError: if a folder that `path` lies in is a file.
-        ValueError: on another suffix, or a .tflite file on another backend. If an encoding of the
-            model cannot be exported (`path`), or an operation of a layer is unknown to the format.
-            With `quantize`, on another value, with a .tflite file, or if the model is quantized
-            already.
 
     Example:
 

@@ -62,9 +62,6 @@ def similarity(embedder, num_texts=2):
         A `keras.Model` with inputs of the embedder's names, (B, S, T), and vectors (B, S, D) as
         output.
 
-    Raises:
-        ValueError: if the output of `embedder` is not (B, D), or on fewer than two texts.
-
     Example:
 
     >>> encoder = build_transformer_model("bert", hierarchical_position=True)
@@ -99,9 +96,6 @@ def ranking(scorer, num_documents=2):
 
     Returns:
         A `keras.Model` with inputs of the scorer's names, (B, S, T), and logits (B, S) as output.
-
-    Raises:
-        ValueError: if the output of `scorer` is not (B, 1), or on fewer than two documents.
 
     Example:
 

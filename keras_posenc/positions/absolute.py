@@ -29,10 +29,6 @@ class AbsolutePositionEmbedding(keras.layers.Layer):
     Returns:
         (B, T, D); (B, T, features + D) for "concat"; (1, T, D) for "zero", or (B, T, D) with ids
         (B, T).
-
-    Raises:
-        ValueError: on an invalid argument, or ids or inputs of another shape.
-        TypeError: if `offset` is not an integer.
     """
 
     max_position = None  # the number of positions that have an embedding; None if all do

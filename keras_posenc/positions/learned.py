@@ -31,10 +31,6 @@ class LearnedPositionEmbedding(AbsolutePositionEmbedding):
         (B, T, D); (B, T, features + D) for "concat"; (1, T, D) for "zero", or (B, T, D) with ids
         (B, T).
 
-    Raises:
-        ValueError: on an invalid argument, or a position outside 0 .. n - 1.
-        TypeError: if `position_ids` are floats.
-
     Example:
 
     >>> LearnedPositionEmbedding(512, 64)(np.zeros((2, 100, 64))).shape

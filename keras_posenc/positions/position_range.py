@@ -23,10 +23,6 @@ def check_positions(ids, bound, remedy):
 
     Returns:
         The ids.
-
-    Raises:
-        ValueError: if an id is out of range; under a compiled TensorFlow or JAX step the backend's
-            error with the same message.
     """
     if isinstance(ids, keras.KerasTensor) or bound is None or 0 in ids.shape:
         return ids

@@ -60,10 +60,6 @@ class RandomPositionIds(keras.layers.Layer):
     Returns:
         (B, T) ids, int32, or float32 with "exponential" and "beta".
 
-    Raises:
-        ValueError: on an invalid argument; if T > L, where no T distinct integers below L exist; if
-            T > N in a draw of "beta".
-
     Example:
 
     >>> ids = RandomPositionIds("sorted", max_position=10, seed=0)

@@ -35,11 +35,6 @@ class SinusoidalPositionEmbedding(AbsolutePositionEmbedding):
         (B, T, D); (B, T, features + D) for "concat"; (1, T, D) for "zero", or (B, T, D) with ids
         (B, T).
 
-    Raises:
-        ValueError: if `output_dim` is not a positive even integer; on an unknown `layout` or
-            `merge_mode`; if `base` is not above 1; on ids of another shape.
-        TypeError: if `offset` is not an integer.
-
     Example:
 
     >>> layer = SinusoidalPositionEmbedding(8, layout="half")

@@ -84,11 +84,6 @@ class HierarchicalPositionEmbedding(_RepeatingPositionEmbedding):
         (B, T, D); (B, T, features + D) for "concat"; (1, T, D) for "zero", or (B, T, D) with ids
         (B, T).
 
-    Raises:
-        ValueError: if `alpha`, `kept_rows` or another argument is out of range. If a position is
-            negative, or not below g + (n - g)^2.
-        TypeError: if `position_ids` are floats.
-
     Example:
 
     >>> layer = HierarchicalPositionEmbedding(512, 64)
@@ -137,10 +132,6 @@ class TiledPositionEmbedding(_RepeatingPositionEmbedding):
 
     Returns:
         (B, T, D), or as in `LearnedPositionEmbedding` with another `merge_mode`.
-
-    Raises:
-        ValueError: on an invalid argument, or a negative position.
-        TypeError: if `position_ids` are floats.
 
     Example:
 
@@ -195,10 +186,6 @@ class InterpolatedPositionEmbedding(_LongPositionEmbedding):
     Returns:
         (B, T, D), or as in `LearnedPositionEmbedding` with another `merge_mode`.
 
-    Raises:
-        ValueError: if `max_position` is below n; on a position outside 0 .. m - 1.
-        TypeError: if `position_ids` are floats.
-
     Example:
 
     >>> layer = InterpolatedPositionEmbedding(512, 64, max_position=2048)
@@ -243,10 +230,6 @@ class FreshPositionEmbedding(_LongPositionEmbedding):
 
     Returns:
         (B, T, D), or as in `LearnedPositionEmbedding` with another `merge_mode`.
-
-    Raises:
-        ValueError: if `max_position` is below n; on a position outside 0 .. m - 1.
-        TypeError: if `position_ids` are floats.
 
     Example:
 
@@ -310,10 +293,6 @@ def position_embedding(
 
     Returns:
         A layer, (B, T, D) -> (B, T, D): a `LearnedPositionEmbedding` or a subclass.
-
-    Raises:
-        ValueError: on an unknown `stretch`, on an argument that does not belong to it or is
-            missing, or if `max_position` is out of its reach.
 
     Example:
 

@@ -69,9 +69,6 @@ class AbacusPositionIds(_DigitPositionIds):
     Returns:
         (B, T) int32.
 
-    Raises:
-        ValueError: if there is no digit token, or if `max_offset` is negative.
-
     Example:
 
     >>> text = "21+9=03"  # 12 + 9 = 30, reversed
@@ -118,10 +115,6 @@ class CoupledPositionIds(_DigitPositionIds):
 
     Returns:
         (B, T) int32.
-
-    Raises:
-        ValueError: if there is no digit token, if one of them is the answer token, or if
-            `max_offset` is negative.
 
     Example:
 
@@ -182,10 +175,6 @@ class SegmentPositionIds(keras.layers.Layer):
 
     Returns:
         Two tensors (B, T) int32: places within segments, and indices of segments.
-
-    Raises:
-        ValueError: if there is no separator, if `max_position` is not positive, or if the padding
-            is a separator.
 
     Example:
 

@@ -16,9 +16,6 @@ def count_of(devices):
 
     Args:
         devices: int, "all" or None.
-
-    Raises:
-        ValueError: if it is none of these.
     """
     if devices is None:
         return 1

@@ -2,11 +2,7 @@
 
 
 def read_shard(shard):
-    """Reads `shard`, "i/n", as a function that takes the i-th of n equal parts of a list.
-
-    Raises:
-        ValueError: if it is neither None nor such a str, or the part is empty.
-    """
+    """Reads `shard`, "i/n", as a function that takes the i-th of n equal parts of a list."""
     if shard is None:
         return lambda items: items
     numbers = str(shard).split("/")

@@ -10,9 +10,6 @@ def check_processes(function):
 
     Args:
         function: str, the name of what is called.
-
-    Raises:
-        ValueError: names the function, the backend and the reason.
     """
     count = backend.launched_processes()
     if count == 1:
@@ -36,9 +33,6 @@ def check_shared(name, folder):
     Args:
         name: str, of the argument.
         folder: str, path or None.
-
-    Raises:
-        ValueError: if it is None, and there are several processes.
     """
     count = backend.processes()[1]
     if folder is None and count > 1:

@@ -86,8 +86,6 @@ def embed(
         FileNotFoundError: if the directory or the file is missing.
         ImportError: if `output` is a .parquet file and pyarrow is not installed.
         NotADirectoryError: if a folder that `output` lies in is a file.
-        TypeError: if a text is no str.
-        ValueError: if a text is empty, the directory cannot be read, or on a bad argument.
 
     Example:
 

@@ -58,10 +58,6 @@ class Embedder(abc.ABC):
 
         Returns:
             float32 array (N, D), `MultiVectors` or `SparseVectors`, in the order of the texts.
-
-        Raises:
-            TypeError: if a text is no str.
-            ValueError: if a text is empty, there is none, or the model is a cross-encoder.
         """
         return self.encode(queries, "query", verbose)
 
@@ -75,10 +71,6 @@ class Embedder(abc.ABC):
         Returns:
             float32 array (N, D), `MultiVectors` or `SparseVectors`, in the order of the texts; with
                 late chunking, `ChunkVectors`.
-
-        Raises:
-            TypeError: if a text is no str.
-            ValueError: if a text is empty, there is none, or the model is a cross-encoder.
         """
         return self.encode(documents, "document", verbose)
 
@@ -93,9 +85,6 @@ class Embedder(abc.ABC):
 
         Returns:
             as `encode_documents`.
-
-        Raises:
-            TypeError, ValueError: as `encode_documents`.
         """
 
     @abc.abstractmethod
@@ -107,10 +96,6 @@ class Embedder(abc.ABC):
 
         Returns:
             (Q, N) float32 array.
-
-        Raises:
-            ValueError: if the vectors do not fit each other, or the directory names a similarity
-                that is not computed.
         """
 
     def rank(self, query, documents, top_k=None, verbose="auto"):
@@ -126,10 +111,6 @@ class Embedder(abc.ABC):
             list of dicts with the keys `corpus_id`, the index of a document, and `score`, a float,
                 from the best to the worst. With late chunking the score of a document is that of
                 its best chunk.
-
-        Raises:
-            TypeError: if a text is no str.
-            ValueError: if a text is empty, there is none, or `top_k` is less than 1.
         """
         read_similarity(self.directory, self.similarities)
         array = isinstance(documents, np.ndarray) and documents.dtype.kind != "U"

@@ -83,9 +83,6 @@ def open_embedder(
 
     Raises:
         FileNotFoundError: if the directory or a part of it is missing.
-        TypeError: if `directory` is no path, or `ignore` no list.
-        ValueError: if the directory cannot be read, its kind does not take an argument, or on a bad
-            argument.
 
     Example:
 
@@ -136,10 +133,6 @@ class Opening:
 
         Returns:
             `Opening`.
-
-        Raises:
-            ValueError: if `source` is open already and there are arguments, its kind does not
-                take one, or it is of another kind than is needed.
         """
         given = {name: value for name, value in arguments.items() if value is not None}
         if isinstance(source, Unopened):

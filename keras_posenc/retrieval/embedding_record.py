@@ -58,9 +58,6 @@ class EmbeddingRecord:
 
     Attributes:
         first: int. Number of texts before the first one of the file, as with `shard`.
-
-    Raises:
-        ValueError: if another file is in the place of the record.
     """
 
     def __init__(self, output, directory, settings, texts, column):
@@ -153,11 +150,7 @@ def _current(settings):
 
 
 def recorded_lengths(record, count):
-    """The lengths (N,) of vectors that a record has, or None.
-
-    Raises:
-        ValueError: if they are not those of N vectors.
-    """
+    """The lengths (N,) of vectors that a record has, or None."""
     if record is None or record.get("lengths") is None:
         return None
     try:

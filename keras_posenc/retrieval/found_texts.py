@@ -20,9 +20,6 @@ def found_texts(texts, column, by_row, wanted):
 
     Returns:
         dict: id as str -> (id in the file, text).
-
-    Raises:
-        ValueError: if an id is missing.
     """
     found = {}
     for key, each, text in _rows(texts, column, by_row):

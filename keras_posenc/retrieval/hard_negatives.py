@@ -89,8 +89,6 @@ def mine_hard_negatives(
     Raises:
         FileNotFoundError: if a directory or a file is missing.
         NotADirectoryError: if a folder that `output` lies in is a file.
-        TypeError: if `corpus` is no list of str or path.
-        ValueError: if no pair has enough negatives, or on a bad argument.
 
     Example:
 

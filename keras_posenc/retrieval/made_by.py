@@ -21,10 +21,6 @@ def opening_for(vectors, given):
     Args:
         vectors: `Vectors`.
         given: `Opening` of what is given of the model.
-
-    Raises:
-        ValueError: if it is another model, or one of another kind is open. Also if the vectors were
-            made with a prompt, none is given, and the directory has none of queries.
     """
     check_model(vectors.record, vectors.path, given.directory)
     kind = EMBEDDERS.get(type(vectors.values), DenseEmbedder)
@@ -41,12 +37,7 @@ def opening_for(vectors, given):
 
 
 def _prompt(opening, record):
-    """The prompt of queries that was given, or None for the directory's.
-
-    Raises:
-        ValueError: if the texts had a prompt of their file, and the directory names none of
-            queries.
-    """
+    """The prompt of queries that was given, or None for the directory's."""
     prompt = opening.arguments.get("prompt")
     made_with = record["settings"].get("prompt") if record else None
     if prompt is not None or made_with is None:

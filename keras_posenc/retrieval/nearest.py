@@ -20,9 +20,6 @@ def nearest(queries, vectors, most, excluded=None, *, lengths=None, rows=ROWS, w
 
     Returns:
         list of (numbers, products) per query, the nearest first and ties by their numbers.
-
-    Raises:
-        ValueError: if a product is not finite.
     """
     found, size = [], max(1, MOST_PRODUCTS // min(rows, len(vectors)))
     for start in range(0, len(queries), size):

@@ -24,9 +24,6 @@ def read_encoder(transformer, *, max_length, extension, pair=False):
 
     Returns:
         `(tokenizer, max_length, arguments)`, the last for `build_transformer_model`.
-
-    Raises:
-        ValueError: if the tokenizer does not fit the model, or on a bad argument.
     """
     tokenizer = _tokenizer(transformer)
     config = read_config(transformer.folder)
@@ -69,9 +66,6 @@ def open_finetuned(directory, max_length, token_budget, **unused):
 
     Returns:
         `TextModel`, or None if the directory is not the output of `finetune`.
-
-    Raises:
-        ValueError: if `unused` has a value, or on a bad argument.
     """
     if not is_finetuned(directory):
         return None
@@ -94,9 +88,6 @@ def choose_prompt(directory, prompt=None, side=None):
 
     Returns:
         str.
-
-    Raises:
-        TypeError: if `prompt` is no str.
     """
     prompts, default = read_prompts(directory)
     if prompt is None:

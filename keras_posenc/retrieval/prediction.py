@@ -58,9 +58,6 @@ def ranked(scores, top_k=None):
 
     Returns:
         list of dicts with the keys `corpus_id` and `score`, from the best to the worst.
-
-    Raises:
-        ValueError: if `top_k` is no int, or less than 1, or a score is not finite.
     """
     if top_k is not None:
         checks.whole("top_k", top_k)

@@ -20,9 +20,6 @@ class Chunks:
         size: int. Tokens of a chunk, special tokens and the query included.
         overlap: int. Tokens that neighbouring chunks share.
 
-    Raises:
-        ValueError: if a number is no integer or out of range.
-
     Example:
 
     >>> str(Chunks(256, overlap=32))
@@ -47,9 +44,6 @@ class LateChunks:
     Args:
         size: int. Maximum number of tokens of a chunk, without special tokens (see `chunk_spans`).
         overlap: int, at most half of `size`. Tokens that neighbouring chunks share.
-
-    Raises:
-        ValueError: if a number is no integer or out of range.
 
     Example:
 
@@ -76,10 +70,6 @@ class LateSpans:
 
     Args:
         spans: list with one list of (start, end) per text, in characters.
-
-    Raises:
-        TypeError: if `spans` is no list.
-        ValueError: if it is empty.
 
     Example:
 
@@ -119,10 +109,6 @@ def reading_of(given):
 
     Returns:
         `Chunks`, `LateChunks`, `LateSpans`, or None for texts read whole, up to a maximum length.
-
-    Raises:
-        TypeError: if it is none of these.
-        ValueError: if a str is not like these.
     """
     if given is None or isinstance(given, (Chunks, *LATE)):
         return given

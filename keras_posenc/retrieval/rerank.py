@@ -57,9 +57,6 @@ def rerank(
     Raises:
         FileNotFoundError: if the directory or the file is missing.
         NotADirectoryError: if a folder that `output` lies in is a file.
-        TypeError: if a text is no str.
-        ValueError: if a text is empty, nothing was found for `query`, the directory cannot be read,
-            or on a bad argument.
 
     Example:
 

@@ -17,9 +17,6 @@ def search_table(found, characters=CHARACTERS):
         str: a line with the names of the columns, then a line with each query, followed by a line
             per result: rank, score, id, for chunks their start and end, and the text.
 
-    Raises:
-        ValueError: if `characters` is less than 1.
-
     Example:
 
     >>> row = {"query": "two", "rank": 1, "score": 0.5, "id": 7, "start": 5, "end": 9}

@@ -27,9 +27,6 @@ def save_as_read(model, tokenizer, max_length, files, directory, finish=None, cu
 
     Returns:
         list of the paths written, in order.
-
-    Raises:
-        ValueError: if `directory` is a file, or a weight has no place in the format.
     """
     directory = pathlib.Path(directory)
     if directory.exists() and not directory.is_dir():

@@ -63,9 +63,6 @@ def search(
         FileNotFoundError: if the directory or a file is missing.
         ImportError: if `vectors` is a .parquet file and pyarrow is not installed.
         NotADirectoryError: if a folder that `output` lies in is a file.
-        TypeError: if a query is no str.
-        ValueError: if the vectors come from another model or from other texts, or on a bad
-            argument.
 
     Example:
 

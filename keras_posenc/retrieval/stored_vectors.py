@@ -34,7 +34,6 @@ def read_vectors(path):
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if it is not what `embed` makes.
     """
     if not path.exists() and path.with_name(f"{path.name}.parts").exists():
         raise FileNotFoundError(

@@ -26,7 +26,6 @@ def check_output(output, suffix, inputs=()):
     Raises:
         ImportError: if the format needs a package that is not installed.
         OSError: if the file cannot be written.
-        ValueError: if there is no such format, or a folder is in the place of the file.
     """
     found = pathlib.Path(output).suffix
     if found not in (suffix, *TABLES):
@@ -48,9 +47,6 @@ def ids_of(texts, output):
 
     A column of a .parquet file has one type, so ids of several types, or that it cannot hold,
     become text, as in `id_text`.
-
-    Raises:
-        ValueError: if two ids are the same text, or as `read_ids` does.
     """
     suffix = None if output is None else pathlib.Path(output).suffix
     if suffix not in TABLES:

@@ -72,7 +72,6 @@ class Vectors:
         Raises:
             FileNotFoundError: if there is no such file.
             ImportError: if it is a .parquet file and pyarrow is not installed.
-            ValueError: if the file is not what `embed` makes.
         """
         path = pathlib.Path(path)
         record = read_record(path) if path.is_file() else None
@@ -93,7 +92,6 @@ class Vectors:
 
         Raises:
             FileNotFoundError: if it is a path and there is no such file.
-            ValueError: if it is not what `embed` makes.
         """
         if isinstance(found, cls):
             return found
@@ -133,10 +131,6 @@ class Vectors:
         Returns:
             `Embedder`.
 
-        Raises:
-            ValueError: if it is another model, or as `open_embedder` does. Also if the vectors were
-                made with a prompt, `prompt` is not given, and the directory has none of queries.
-
         Example:
 
         >>> _ = embed("all-MiniLM-L6-v2", ["One.", "Two."], "v.npy", verbose=0)
@@ -162,7 +156,6 @@ class Vectors:
 
         Raises:
             ImportError: if it is a .parquet file and pyarrow is not installed.
-            ValueError: if the format does not hold these vectors.
 
         Example:
 
@@ -198,9 +191,6 @@ class Vectors:
         Returns:
             list of (numbers, scores) per query, the best first and ties by their numbers, which
                 count from 0.
-
-        Raises:
-            ValueError: if the vectors do not fit the queries, or a score is not finite.
         """
         checks.whole("top_k", top_k)
         where, vectors = "`vectors`" if self.path is None else str(self.path), self.values

@@ -89,9 +89,6 @@ def get(name, **arguments):
     Returns:
         A `Task`.
 
-    Raises:
-        ValueError: if there is no such task, or its class refuses an argument.
-
     Example:
 
     >>> get("odds_first", variant="paper").variant
@@ -111,9 +108,6 @@ def curriculum(name, **arguments):
 
     Returns:
         A callable `(step, seed=0) -> int`.
-
-    Raises:
-        ValueError: if there is no such curriculum, or a length or a rate is out of range.
 
     Example:
 

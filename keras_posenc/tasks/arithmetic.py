@@ -67,9 +67,6 @@ def evaluate(tokens, name):
 
     Returns:
         B ints from 0 to 4.
-
-    Raises:
-        ValueError: if a row is not one complete expression.
     """
     rows, length = tokens.shape
     level = np.cumsum((tokens == OPEN).astype("int16") - (tokens == CLOSE), axis=1, dtype="int16")

@@ -11,9 +11,6 @@ class Fixed:
     Args:
         length: int, at least 1.
 
-    Raises:
-        ValueError: if `length` is below 1.
-
     Example:
 
     >>> Fixed(40)(step=7)
@@ -32,9 +29,6 @@ class Uniform:
 
     Args:
         lengths: ints, each at least 1.
-
-    Raises:
-        ValueError: if there is no length, or one is below 1.
 
     Example:
 
@@ -55,9 +49,6 @@ class ReverseExponential:
     Args:
         lengths: ints, each at least 1.
         tau: float between 0 and 1, both excluded.
-
-    Raises:
-        ValueError: if `tau` is out of its range, there is no length, or one is below 1.
 
     Example:
 
@@ -85,9 +76,6 @@ class RegularIncrease:
         amount: int. The increase.
         every: int. Steps between increases.
         sample_all: bool. Draw uniformly from all lengths reached so far, instead of the newest.
-
-    Raises:
-        ValueError: if a number is below 1.
 
     Example:
 

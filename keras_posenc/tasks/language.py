@@ -33,10 +33,6 @@ class Corpus:
         chance: float. The accuracy, in the test part, of always guessing the most frequent token of
             the training part.
 
-    Raises:
-        ValueError: on an unknown unit or a share outside (0, 1), or if the text is not UTF-8 or too
-            short.
-
     Example:
 
     >>> _ = pathlib.Path("abc.txt").write_text("abc" * 40)

@@ -33,10 +33,6 @@ def digests(posts, count, seed=0, shares=(4, 2, 2), most_words=250):
     Returns:
         `Texts` with balanced labels: their numbers differ by at most one.
 
-    Raises:
-        ValueError: if there are fewer groups than shares, too few posts, or the first share is not
-            the largest.
-
     Example:
 
     >>> posts = Texts(["a b", "a c", "x y", "x z"], ["one", "one", "two", "two"], [1, 2, 3, 4])
@@ -91,9 +87,6 @@ def distant_facts(fillers, count, words, seed=0):
 
     Returns:
         `Texts` with the labels "true" and "false", as many of each.
-
-    Raises:
-        ValueError: if no filler has that many words, or `words` is not such a number or pair.
 
     Example:
 

@@ -62,9 +62,6 @@ def passkeys(tokenizer, length, count, seed=0):
     Returns:
         `Retrieval`.
 
-    Raises:
-        ValueError: if `length` has no room for the pass key, or there are fewer names.
-
     Example:
 
     >>> from keras_posenc.text import Tokenizer
@@ -95,10 +92,6 @@ def needles(tokenizer, length, count, fillers, seed=0):
 
     Returns:
         `Retrieval`.
-
-    Raises:
-        ValueError: if `length` has no room for the sentence, there are fewer things and names, or
-            the fillers are empty.
 
     Example:
 

@@ -16,9 +16,6 @@ def accuracy(predictions, targets, mask):
     Returns:
         float in [0, 1].
 
-    Raises:
-        ValueError: if the shapes do not match, or no position is scored.
-
     Example:
 
     >>> accuracy(np.array([[1, 0, 1]]), np.array([[1, 1, 0]]), np.array([[1, 1, 0]]))
@@ -41,9 +38,6 @@ def correct(predictions, targets):
     Returns:
         bool array (B, O).
 
-    Raises:
-        ValueError: if the shapes do not match.
-
     Example:
 
     >>> correct(np.array([[1, 0]]), np.array([[1, 1]])).tolist()
@@ -64,9 +58,6 @@ def mean_by_place(values, mask):
 
     Returns:
         float64 array (O,); NaN where no row is scored.
-
-    Raises:
-        ValueError: if the shapes do not match.
 
     Example:
 
@@ -91,9 +82,6 @@ def right_by_span(predictions, targets, mask, span):
 
     Returns:
         `(right, scored)`, a list of ints each.
-
-    Raises:
-        ValueError: if the shapes do not match.
 
     Example:
 

@@ -34,9 +34,6 @@ class Task:
         variants: tuple of str. Names of the variants; the first is the default.
         paper: str. URL of the paper.
 
-    Raises:
-        ValueError: on an unknown variant.
-
     Example:
 
     >>> class LastToken(Task):
@@ -87,9 +84,6 @@ class Task:
             `(tokens, targets, mask)`, int32 arrays of shapes (B, L), (B, O), (B, O). The published
             loss is the mean over all positions of the targets; the published accuracy counts those
             whose mask is 1.
-
-        Raises:
-            ValueError: if `batch_size` or `length` is below 1.
         """
         for name, value in (("batch_size", batch_size), ("length", length)):
             if value < 1:
@@ -105,9 +99,6 @@ class Task:
 
         Returns:
             `(targets, mask)`, int32 arrays of the shape (B, O).
-
-        Raises:
-            ValueError: if the tokens are not ids of this task, or not in its language.
         """
         return self._integers(self._answer(self._checked(tokens)))
 
@@ -121,9 +112,6 @@ class Task:
 
         Returns:
             int32 array (B, L), or (B, L + O) with placeholders.
-
-        Raises:
-            ValueError: if the tokens are not ids of this task.
         """
         tokens = self._checked(tokens)
         if self.causal:

@@ -37,10 +37,6 @@ def place(added, vocabulary, source):
 
     Returns:
         dict token -> id, in the order of the ids, which follow those of the vocabulary.
-
-    Raises:
-        ValueError: a token has another id in the vocabulary, its id is that of another token, or no
-            token has one of the ids before it.
     """
     tokens = {number: token for token, number in vocabulary.items()}
     for token, entry in added.items():

@@ -28,10 +28,6 @@ def check_tokenizer(data):
 
     Args:
         data: bytes of the file.
-
-    Raises:
-        ValueError: it is not JSON, not shaped as the library writes it, or asks for more than any
-            tokenizer needs.
     """
     _at_most("it has {} lists and objects", data.count(b"[") + data.count(b"{"), MOST_LISTS)
     whole = parse_json(data)
@@ -142,9 +138,6 @@ def check_tree(pieces):
 
     Args:
         pieces: iterable of str.
-
-    Raises:
-        ValueError: it would take more memory than any tokenizer needs.
     """
     pieces = [piece.encode("utf-8", "replace") for piece in pieces if isinstance(piece, str)]
     if sum(map(len, pieces)) <= MOST_BRANCHES:

@@ -35,7 +35,6 @@ def from_vocab_and_merges(file, settings):
 
     Raises:
         FileNotFoundError: there is no merges.txt.
-        ValueError: a damaged file, or one of a family that is not known.
     """
     vocabulary, merges = read_ids(file), _read_merges(file.with_name("merges.txt"))
     family = _family(file, vocabulary, settings)
@@ -65,11 +64,7 @@ def from_vocab_and_merges(file, settings):
 
 
 def read_ids(file):
-    """Reads a vocab.json, an object of tokens and their ids.
-
-    Raises:
-        ValueError: it is damaged, or holds something else.
-    """
+    """Reads a vocab.json, an object of tokens and their ids."""
     vocabulary = read_object(file, file.parent)
     for token, number in vocabulary.items():
         if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 2**32:

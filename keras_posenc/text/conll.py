@@ -52,9 +52,6 @@ def read_columns(path, content, with_tags):
     Returns:
         `(texts, labels, lines)`: lists of words, lists of tags, and the line numbers where the
         texts begin.
-
-    Raises:
-        ValueError: names the file, the line and the problem.
     """
     blocks = [block for block in _blocks(content) if block]
     words = _words_of([line for block in blocks for line in block])
@@ -84,9 +81,6 @@ def read_conllu(path, content, column):
 
     Returns:
         As `read_columns`.
-
-    Raises:
-        ValueError: names the file, the line and the problem.
     """
     column = column or "upos"
     if column not in CONLLU[2:]:

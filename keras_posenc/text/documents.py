@@ -55,11 +55,6 @@ def encode_rows(texts, tokenizer, max_length, stride=None, offsets=False):
     Returns:
         `(rows, lengths)`: a list of `Row`, and an int array of the token counts of the texts before
         truncation.
-
-    Raises:
-        ValueError: if there are no texts, one is empty, a tokenizer is missing, or `stride` leaves
-            no room.
-        TypeError: if a text is none of these, or the texts are of several kinds.
     """
     kind = kind_of_all(texts)
     if kind == "ids":
@@ -99,10 +94,6 @@ def encode_apart(texts, tokenizer, max_length, stride=None):
     Returns:
         `(rows, lengths, S)`: S rows a tuple, one after the other, and an int array of the token
         counts of the tuples' longest texts before truncation.
-
-    Raises:
-        TypeError: if an entry is no tuple of str, or of pairs of str.
-        ValueError: as `encode_rows`, if the tuples are of several sizes, or on a stride.
     """
     if stride is not None:
         raise ValueError("apart=True takes no stride=: the texts of a tuple belong together.")

@@ -118,9 +118,6 @@ def write_encoded(folder, parts):
     Args:
         folder: path of an empty folder.
         parts: iterable of `EncodedTexts` of one kind.
-
-    Raises:
-        ValueError: if there is no part.
     """
     texts, sides, is_plain = 0, None, True
     with _ArrayWriter(folder) as writer:

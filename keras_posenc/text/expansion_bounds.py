@@ -18,9 +18,6 @@ def growth(part):
 
     Returns:
         float.
-
-    Raises:
-        ValueError: the table of a normalizer is damaged.
     """
     factor = 1.0
     for step in steps_of(part):
@@ -33,10 +30,6 @@ def steps_of(part):
 
     Yields:
         dict.
-
-    Raises:
-        ValueError: a step is not an object with its type. The library would take a list of values
-            for an object, which nothing writes and which no check would see.
     """
     parts = [] if part is None else [part]
     while parts:
@@ -101,9 +94,6 @@ def charsmap_growth(charsmap):
 
     Returns:
         int.
-
-    Raises:
-        ValueError: the tree is longer than the table: Rust takes the memory before it looks.
     """
     tree, length = int.from_bytes(charsmap[:4], "little"), max(len(charsmap) - 4, 0)
     if tree > length:
@@ -123,9 +113,6 @@ def check_charsmap(charsmap):
 
     Args:
         charsmap: bytes, as in `charsmap_growth`.
-
-    Raises:
-        ValueError: it is damaged, or writes more than `MOST` characters for one.
     """
     most = charsmap_growth(charsmap)
     if most > MOST:

@@ -34,7 +34,6 @@ def file_parts(source, size, paragraphs=False):
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: names the file, the line and the problem.
     """
     for path in paths_of(source):
         is_empty = True

@@ -85,9 +85,6 @@ def labels_of(texts):
     Returns:
         list of str.
 
-    Raises:
-        ValueError: if the texts have no labels.
-
     Example:
 
     >>> labels_of(Texts(["Well done.", "Oh no."], ["good", "bad"], [1, 2]))
@@ -120,7 +117,6 @@ def read_texts(path, text=None, label=None):
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: names the file, the line and the problem.
 
     Example:
 

@@ -16,9 +16,6 @@ def read_ids(path):
     Returns:
         (name, ids) of the column with a usual name, such as id. Without one: ("row", numbers from
             1).
-
-    Raises:
-        ValueError: if an id is empty, or two rows have the same id.
     """
     name, ids, count = "row", [], 0
     for part in parts_of_file(path):

@@ -17,9 +17,6 @@ def read_label_studio(path, text, label=None):
 
     Yields:
         (number of the task from 1, text, list of spans as `tagged` reads them).
-
-    Raises:
-        ValueError: names the file, the task and the problem.
     """
     remedy = "Give an export of Label Studio, or a .jsonl file with text and spans."
     tasks = read_json(path, kind=list, remedy=remedy)

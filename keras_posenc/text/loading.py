@@ -40,9 +40,6 @@ def load(file, settings, lowercase=None, strip_accents=None, vocabulary=None):
     Returns:
         `(tokenizer, names)`: the tokenizer, and a dict role -> token, of the special tokens that
             the files name.
-
-    Raises:
-        ValueError: if a file is damaged, or does not allow an option to be changed.
     """
     if vocabulary is not None:
         check_vocabulary(vocabulary, "vocabulary=")

@@ -76,9 +76,6 @@ def characters_of(tokens, expected, spans, special):
 
     Returns:
         A list of lists of ints.
-
-    Raises:
-        ValueError: if the tokens are not those.
     """
     places, place = [], 0
     for token in tokens:

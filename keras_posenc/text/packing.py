@@ -21,9 +21,6 @@ def pack_rows(rows, max_length):
     Returns:
         list of `(token_ids, segment_ids, position_ids)`, which `TextBatches` takes.
 
-    Raises:
-        ValueError: if a row is longer than `max_length`.
-
     Example:
 
     >>> for row in pack_rows([[2, 7, 3], [2, 8, 9, 9, 3], [2, 6, 3]], max_length=8):

@@ -21,7 +21,6 @@ def parquet_parts(path, size):
 
     Raises:
         ImportError: without pyarrow.
-        ValueError: if the file is not in this format.
     """
     try:
         from pyarrow import ArrowException, parquet

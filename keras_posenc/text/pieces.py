@@ -83,9 +83,6 @@ def from_sentence_piece(file, settings):
 
     Returns:
         `(tokenizer, names)`: a `tokenizers.Tokenizer`, and a dict role -> token.
-
-    Raises:
-        ValueError: a damaged file, or one of a family that is not known.
     """
     model = read_sentence_piece(file)
     family = _family(file, model, settings)

@@ -29,9 +29,6 @@ def pieces(texts, tokenizer, max_length):
     Returns:
         list of `(token_ids, segment_ids)`.
 
-    Raises:
-        ValueError: if no text has a token, or `max_length` leaves no room for one.
-
     Example:
 
     >>> words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "c", "d"]
@@ -99,11 +96,6 @@ class MaskedLanguageModelBatches(TextBatches):
         pack: bool. Short texts share rows, filled up to `max_length`, and an input `position_ids`
             starts again with each text. For a model with `packed=True`.
         token_budget, shuffle, seed, max_shapes, pad_to, **kwargs: as in `TextBatches`.
-
-    Raises:
-        ValueError: if the tokenizer has no mask token, no text has a token, or an argument is out
-            of range. A text without tokens is left out.
-        TypeError: if a text is not a str.
 
     Example:
 
@@ -204,11 +196,6 @@ class CausalBatches(TextBatches):
         max_length: int. Tokens of a row, special tokens included.
         pack: bool. Short texts share rows, as in `MaskedLanguageModelBatches`.
         token_budget, shuffle, seed, max_shapes, pad_to, **kwargs: as in `TextBatches`.
-
-    Raises:
-        ValueError: if no text has a token, or an argument is out of range. A text without tokens is
-            left out.
-        TypeError: if a text is neither a str nor a pair, or the texts are of both kinds.
 
     Example:
 

@@ -26,7 +26,6 @@ def read_questions(path, text=None, label=None):
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: names the file, the line or question, and the problem.
     """
     path = existing_text(path)
     squad = path.suffix.lower() == ".json"

@@ -49,9 +49,6 @@ def read_sentence_piece(path):
 
     Returns:
         A `SentencePiece`.
-
-    Raises:
-        ValueError: the file is damaged, too long, or of another algorithm than Unigram or BPE.
     """
     data = read_bytes(path, MOST_BYTES)
     try:

@@ -34,9 +34,6 @@ def simplified_vocabulary(source, starts_with=SPECIAL):
         `(token_dict, keep_tokens)`: the new dict token -> id, for `Tokenizer(vocabulary=)`, and for
         each new id the old one, for `build_transformer_model(keep_tokens=)`.
 
-    Raises:
-        ValueError: if a token of `starts_with` is not in the vocabulary.
-
     Example:
 
     >>> words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused1]", "##!", "good"]

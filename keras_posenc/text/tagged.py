@@ -41,7 +41,6 @@ def read_tagged(path, text=None, label=None):
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: names the file, the line and the problem.
     """
     path = existing_text(path)
     suffix = path.suffix.lower()

@@ -52,9 +52,6 @@ def layout(tokenizer, pair=False):
 
     Returns:
         list of runs (0 or 1 for the first and second text, or None; ids; segment).
-
-    Raises:
-        ValueError: it leaves out a text.
     """
     probe = next((text for text in ("a", *_tokens(tokenizer)) if _length(tokenizer, text)), "a")
     encoding = tokenizer.encode(*[probe] * (1 + pair))

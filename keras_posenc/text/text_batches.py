@@ -92,11 +92,6 @@ class TextBatches(keras.utils.PyDataset):
         padding_share: float. Fraction of all tokens that is padding.
         epoch: int. The current epoch, from 0.
 
-    Raises:
-        ValueError: if there are no texts, a text is empty, or a label is unknown. If texts and
-            labels differ in number, or a size is invalid.
-        TypeError: if a text or a label has another type.
-
     Example:
 
     >>> texts = [[101, 7592, 102], [101, 7592, 2088, 999, 102]]  # or str, with tokenizer=
@@ -211,10 +206,6 @@ class TextBatches(keras.utils.PyDataset):
 
         Returns:
             dict, the id of each class -> its weight.
-
-        Raises:
-            ValueError: if a class is unknown, or the batches have weights, which Keras would not
-                multiply.
         """
         weighted = self._weights is not None or self._class_weights is not None
         if self._labels.of_tokens or weighted or self._multiple > 1:
@@ -315,10 +306,6 @@ class TextBatches(keras.utils.PyDataset):
 
         Returns:
             The array (N, ...), row i for text i; with windows, for text `text_of[i]`.
-
-        Raises:
-            ValueError: if the batches shuffle, or the number of rows differs from that of the
-                texts.
         """
         if self.shuffle:
             raise ValueError("shuffle=True moves on to another order; predict with shuffle=False.")

@@ -23,7 +23,6 @@ class TextStream:
 
     Raises:
         FileNotFoundError, ValueError: as `read_texts` does, for any line of the file.
-        TypeError: if `source` has no length.
 
     Example:
 
@@ -54,12 +53,7 @@ class TextStream:
         return self._count
 
     def check(self):
-        """Checks the texts of a list, as those of a file were when they were counted.
-
-        Raises:
-            TypeError: if texts are of several kinds.
-            ValueError: if a text is empty, or there is none.
-        """
+        """Checks the texts of a list, as those of a file were when they were counted."""
         if self._path is None:
             for first in range(0, max(1, self._count), ROWS):
                 kind_of_all(list(self._texts[first : first + ROWS]), first)

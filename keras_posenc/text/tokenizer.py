@@ -49,10 +49,7 @@ class Tokenizer(Tokens):
 
     Raises:
         FileNotFoundError: if there is no such file, or none of them in the directory.
-        ValueError: if a file is damaged, or a tokenizer.json does not allow an option to be
-            changed.
         ImportError: if `tokenizers` is not installed, or `rjieba` for a RoFormer with words.
-        TypeError: if an argument is unknown.
 
     Example:
 
@@ -107,10 +104,6 @@ class Tokenizer(Tokens):
             `(token_ids, segment_ids)`, two lists of ints of the same length. `offsets` adds a
             third: (start, end) in characters of the text that contains the token, without the
             spaces around it; (0, 0) for special tokens.
-
-        Raises:
-            TypeError: if a text is not a str, or an argument is unknown.
-            ValueError: if a text is not valid Unicode, or `max_length` leaves no room for text.
         """
         if others:
             refuse("Tokenizer.encode", others)
@@ -137,9 +130,6 @@ class Tokenizer(Tokens):
 
         Returns:
             A list of what `encode` returns.
-
-        Raises:
-            TypeError, ValueError: as in `encode`, or if there are not as many pairs as texts.
         """
         if others:
             refuse("Tokenizer.encode_batch", others)
@@ -171,9 +161,6 @@ class Tokenizer(Tokens):
             A list of `(token_ids, segment_ids)`; a single window if the text fits. With `offsets`,
             of `(token_ids, segment_ids, offsets)` as in `encode`. Tokens outside `text`, such as
             those of the question, have (0, 0), so an answer can only be where end > start.
-
-        Raises:
-            ValueError: if `stride` is not smaller than the room for text in a window.
 
         Example:
 
@@ -210,9 +197,6 @@ class Tokenizer(Tokens):
         Returns:
             A list of lists of character positions, empty for special tokens.
 
-        Raises:
-            ValueError: if these are not the tokens of the text.
-
         Example:
 
         >>> words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "long", "##er"]
@@ -233,10 +217,6 @@ class Tokenizer(Tokens):
 
         Returns:
             A list of lists of ids; with `offsets`, of `(ids, offsets)`.
-
-        Raises:
-            TypeError: if an element is not a str.
-            ValueError: if an element is not valid Unicode, or has more than 8,388,608 characters.
         """
         contents = self._contents(texts, offsets)
         return contents if offsets else [ids for ids, _ in contents]

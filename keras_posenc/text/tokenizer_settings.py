@@ -140,11 +140,7 @@ class TokenizerSettings:
         return re.sub("[-_]", "", name).lower() if isinstance(name, str) else None
 
     def switch(self, name):
-        """The value of a switch in tokenizer_config.json: True, False, or None.
-
-        Raises:
-            ValueError: it has another value.
-        """
+        """The value of a switch in tokenizer_config.json: True, False, or None."""
         value = self.config.get(name)
         if not isinstance(value, (bool, type(None))):
             where = f"{self.folder / 'tokenizer_config.json'}: {name}"

@@ -82,9 +82,6 @@ class Tokens:
 
         Args:
             ids: list of ints.
-
-        Raises:
-            ValueError: if an id is outside 0 .. `vocab_size` - 1, or no token has it.
         """
         ids = self._checked(ids)
         tokens = [self._rust.id_to_token(i) for i in ids]
@@ -97,10 +94,6 @@ class Tokens:
 
         Args:
             tokens: list of str, as `tokenize` returns them.
-
-        Raises:
-            TypeError: if it is one str.
-            ValueError: if a token is not in the vocabulary.
         """
         if isinstance(tokens, str):
             raise TypeError("Expected a list of tokens, not one str: vocabulary[token] is its id.")
@@ -124,9 +117,6 @@ class Tokens:
 
         Returns:
             str.
-
-        Raises:
-            ValueError: if an id is outside 0 .. `vocab_size` - 1.
         """
         ids = self._checked(ids)
         with refusals(self._source):

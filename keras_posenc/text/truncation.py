@@ -26,9 +26,6 @@ def truncate(parts, room, truncate_from="right"):
 
     Returns:
         The shortened parts.
-
-    Raises:
-        ValueError: on another `truncate_from`.
     """
     checks.choice("truncate_from", truncate_from, ("right", "left"))
     lengths = [len(part) for part in parts]

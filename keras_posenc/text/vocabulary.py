@@ -17,10 +17,6 @@ def read_vocabulary(path):
 
     Returns:
         A dict token -> id. A token on two lines keeps the later id, as in `transformers`.
-
-    Raises:
-        ValueError: the file is empty, not UTF-8, has too many lines, or lacks one of [PAD], [UNK],
-            [CLS], [SEP].
     """
     data = read_bytes(path)
     count = max(data.count(b"\n"), data.count(b"\r"))

@@ -61,10 +61,6 @@ def words_first(tokenizer, vocabulary, function, source):
         vocabulary: dict token -> id.
         function: as in `Words`.
         source: path of the file, for errors.
-
-    Raises:
-        TypeError: `function` is none.
-        ValueError: the tokenizer is of another kind.
     """
     if not callable(function):
         raise TypeError(
@@ -94,7 +90,6 @@ def choose_words(given, settings, vocabulary, source):
 
     Raises:
         ImportError: RoFormer's words need `rjieba`, which is not installed.
-        ValueError: the tokenizer was saved with a function, and none is given.
     """
     if given is not None:
         return given, {"pre_tokenize": True}

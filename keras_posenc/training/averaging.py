@@ -26,9 +26,6 @@ def average_checkpoints(model, paths):
         The model. Its optimizer, if it has one, is not averaged: continue training from a single
             file.
 
-    Raises:
-        ValueError: if there is no path, or Keras cannot load one; the model is then unchanged.
-
     Example:
 
     >>> model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, use_bias=False)])

@@ -25,9 +25,6 @@ def cached_texts(cache, source, settings, read_part, paragraphs=False):
 
     Returns:
         `Texts` of `DiskList`s. It is written again if the size or the time of a file has changed.
-
-    Raises:
-        TypeError: if `source` is no path.
     """
     if not isinstance(source, (str, os.PathLike)):
         raise TypeError(
@@ -62,9 +59,6 @@ def cached_documents(cache, task, source, role, text, label):
         cache: as in `cached_texts`.
         task: `FinetuneTask`.
         source, role, text, label: as in `FinetuneTask.read`; `source` is a path.
-
-    Raises:
-        ValueError: if the task reads no such files in parts.
     """
     for path in paths_of(source) if isinstance(source, (str, os.PathLike)) else ():
         if path.suffix.lower() not in task.streamed:

@@ -121,9 +121,6 @@ def check_callbacks(callbacks, logs, directions, has_schedule):
         logs: names that `on_epoch_end` gets.
         directions: names whose better direction Keras knows.
         has_schedule: bool. Whether the learning rate follows a schedule.
-
-    Raises:
-        ValueError: names the callback and the remedy.
     """
     for callback in callbacks:
         name = type(callback).__name__

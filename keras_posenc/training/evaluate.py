@@ -54,8 +54,6 @@ def evaluate(
 
     Raises:
         FileNotFoundError: if the directory or the file is missing.
-        TypeError: if a document or a label is not a str.
-        ValueError: if a document is empty, or has a label that the model does not have.
 
     Example:
 
@@ -127,8 +125,6 @@ def predict(
         BlockingIOError: if another call writes the parts of `output`.
         FileNotFoundError: if the directory or the file is missing.
         NotADirectoryError: if a file is in the place of the folder of `output`.
-        TypeError: with `part_size`, if the number of texts is not known.
-        ValueError: if a text is empty, or not what the task takes, or on a bad argument.
 
     Example:
 

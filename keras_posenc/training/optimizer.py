@@ -29,9 +29,6 @@ def adamw(model, learning_rate, weight_decay=0.01, clip=1.0, rates=None, use_ema
     Returns:
         A `FusedAdamW`, or with `rates` a `LayerwiseAdamW`.
 
-    Raises:
-        ValueError: if a factor in `rates` is negative.
-
     Example:
 
     >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
@@ -75,9 +72,6 @@ class LayerwiseAdamW(FusedAdamW):
             `variable.path`.
         name: str.
         **kwargs: of `keras.optimizers.AdamW`.
-
-    Raises:
-        ValueError: if a factor is negative, or a pattern matches no path when training begins.
 
     Example:
 
@@ -136,9 +130,6 @@ def rates_by_depth(model, decay):
 
     Returns:
         dict for `LayerwiseAdamW(rates=...)` or `adamw(rates=...)`.
-
-    Raises:
-        ValueError: if `decay` is not in (0, 1], or the model has no numbered blocks.
 
     Example:
 

@@ -39,10 +39,6 @@ class Optimizer(Settings):
             to the one below, as in ELECTRA (0.8 to 0.95). By default, all layers
             have the same.
 
-    Raises:
-        TypeError: if `name` is no str.
-        ValueError: if a value is out of its range, or Keras has no optimizer of this name.
-
     Example:
 
     >>> str(Optimizer(learning_rate=2e-5, warmup=0.2))
@@ -86,10 +82,6 @@ class Optimizer(Settings):
 
         Returns:
             `Optimizer`, or the given optimizer of Keras.
-
-        Raises:
-            TypeError: if it is none of these.
-            ValueError: if it describes no optimizer.
 
         Example:
 

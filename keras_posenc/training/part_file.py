@@ -56,7 +56,6 @@ def write_parts(
     Raises:
         BlockingIOError: if another call writes the same output.
         OSError: if the output cannot be written.
-        ValueError: if there are parts of a call with other arguments, or of other texts or ids.
     """
     if backend.processes()[1] > 1:
         raise ValueError(
@@ -97,7 +96,6 @@ def parts_folder(output):
 
     Raises:
         OSError: if the file cannot be written.
-        ValueError: if something else is in the place of the file or of the folder.
     """
     check_place(output)
     folder = companion(output, ".parts")

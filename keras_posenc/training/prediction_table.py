@@ -35,7 +35,6 @@ def predictions_table(predictions, source=None, form="tsv", shard=None):
 
     Raises:
         FileNotFoundError: if `source` is a path without a file.
-        ValueError: on another `form`, or if the file has another number of rows.
 
     Example:
 
@@ -71,8 +70,6 @@ def write_predictions(path, predictions, source=None, shard=None):
 
     Raises:
         FileNotFoundError: if `source` is a path without a file.
-        ValueError: if `path` has another suffix, `source` has a column of one of these names, or
-            another number of rows.
 
     Example:
 

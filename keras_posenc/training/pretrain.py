@@ -140,9 +140,6 @@ def pretrain(
         NotADirectoryError: if `output` is a file.
         OSError: if `output` cannot be written, or has no room for the state.
         BlockingIOError: if another run uses `output`.
-        TypeError: if a text is not a str.
-        ValueError: if a setting, a text or the checkpoint is invalid, or `output` holds a run with
-            other settings.
 
     Example:
 
@@ -176,9 +173,6 @@ def pretrain_summary(metrics):
 
     Returns:
         str.
-
-    Raises:
-        ValueError: if the metrics are damaged.
 
     Example:
 

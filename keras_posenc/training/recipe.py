@@ -36,9 +36,6 @@ class Recipe:
         optimizer: `Optimizer`, or a `keras.optimizers.Optimizer`.
         learning_rate, weight_decay: float, of an `Optimizer` that has none.
         longest: int, the number of positions that are needed.
-
-    Raises:
-        ValueError: if a setting is invalid.
     """
 
     learning_rate, weight_decay = None, 0.01

@@ -68,7 +68,6 @@ def run_once(output, record, overwrite, verbose, prepare, keys, results=(), data
 
     Raises:
         NotADirectoryError, BlockingIOError: as `owned` does.
-        ValueError: if the directory holds another run, and `overwrite` is False.
     """
     place = _Directory(pathlib.Path(output), record, overwrite)
     with contextlib.ExitStack() as lock:
@@ -183,9 +182,6 @@ def check_same_run(output, record, remedy=REMEDY):
         output: `pathlib.Path` of a directory.
         record: dict, as `run_once` takes it.
         remedy: str, the end of the error.
-
-    Raises:
-        ValueError: if there is another run in the directory.
     """
     path = output / "recipe.json"
     if not path.exists():

@@ -66,8 +66,6 @@ def load_text_model(directory, max_length=None, token_budget=None, chunks=None, 
 
     Raises:
         FileNotFoundError: if the directory or a file in it is missing.
-        ValueError: if a file in it is damaged, the model has no positions for a length, or both
-            `max_length` and `chunks` are given.
 
     Example:
 
@@ -96,7 +94,6 @@ def load_finetuned(directory, max_length=None, token_budget=None, chunks=None, p
 
     Raises:
         FileNotFoundError: if `directory` does not exist or lacks a file.
-        ValueError: as `load_text_model` does.
 
     Example:
 

@@ -22,9 +22,6 @@ class LinearWarmup(keras.optimizers.schedules.LearningRateSchedule):
     Returns:
         The learning rate, a float32 scalar.
 
-    Raises:
-        ValueError: if `warmup_steps` is not in [0, total_steps).
-
     Example:
 
     >>> [round(float(LinearWarmup(1.0, 6, 2)(step)), 2) for step in range(7)]
@@ -74,9 +71,6 @@ class Noam(keras.optimizers.schedules.LearningRateSchedule):
     Returns:
         The learning rate, a float32 scalar.
 
-    Raises:
-        ValueError: if an argument is not positive.
-
     Example:
 
     >>> [round(float(Noam(64, warmup_steps=4, factor=16.0)(step)), 2) for step in (0, 3, 15)]
@@ -121,9 +115,6 @@ def cosine_warmup(peak, total_steps, warmup_steps=0):
 
     Returns:
         A `keras.optimizers.schedules.CosineDecay`.
-
-    Raises:
-        ValueError: if `warmup_steps` is not in [0, total_steps).
 
     Example:
 

@@ -34,9 +34,6 @@ def summary(metrics):
     Returns:
         str, one row per set of documents and one per length group.
 
-    Raises:
-        ValueError: if the metrics are damaged.
-
     Example:
 
     >>> print(summary(evaluate("out", "test.tsv", verbose=0)))

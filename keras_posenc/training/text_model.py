@@ -66,13 +66,6 @@ class TextModel:
         prompts: dict or None. With task "embed", the texts that precede the first text of a tuple,
             the "query", and the others, each a "document".
 
-    Raises:
-        ValueError: if a model without a task does not give one row per text, or the tokenizer has
-            more tokens than the model's table has rows. If the model has no positions for a length,
-            or other outputs than `label_names`. If `chunks`, `pool` or `task` is invalid, or the
-            task cannot read chunks.
-        TypeError: if `prompt` is no str.
-
     Example:
 
     >>> texts = TextModel(embedder("all-MiniLM-L6-v2"), Tokenizer("all-MiniLM-L6-v2"))
@@ -204,10 +197,6 @@ class TextModel:
         Returns:
             NumPy array (N, ...), a row for each text, in their order; or what else the task has for
             each text.
-
-        Raises:
-            TypeError: if a text is no str.
-            ValueError: if a text is empty, or there is none.
         """
         return self.judged(texts, verbose)[0]
 

@@ -22,9 +22,6 @@ def choose_trainable(encoder, lora_rank=None, freeze=None):
     Args:
         encoder: a model of `build_transformer_model` with a checkpoint.
         lora_rank, freeze: as in `finetune`.
-
-    Raises:
-        ValueError: if a pattern matches nothing, or the encoder has fewer layers.
     """
     transformer = encoder.transformer
     new = {*transformer.account.initialised, *transformer.account.missing}
@@ -64,12 +61,7 @@ def _enable_lora(layers, rank, frozen):
 
 
 def check_freeze(freeze):
-    """Raises unless this is what `finetune` takes as `freeze`.
-
-    Raises:
-        TypeError: if it is neither a str, nor an int, nor a list of these.
-        ValueError: if a number is below 1.
-    """
+    """Raises unless this is what `finetune` takes as `freeze`."""
     parts = _parts(freeze)
     if not parts or not all(type(part) in (str, int) for part in parts):
         raise TypeError(

@@ -110,9 +110,6 @@ def load_state(path, model, expected=e.anything):
     Returns:
         The `record` given to `save_state`.
 
-    Raises:
-        ValueError: if the file is damaged, or belongs to another model. Nothing is assigned then.
-
     Example:
 
     >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
@@ -140,9 +137,6 @@ def load_state(path, model, expected=e.anything):
 
 def load_arrays(path):
     """Returns the further arrays of `save_state`.
-
-    Raises:
-        ValueError: if the file is not a state file or is damaged.
 
     Example:
 

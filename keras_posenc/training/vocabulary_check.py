@@ -10,9 +10,6 @@ def check_table(tokenizer, table):
     Args:
         tokenizer: `Tokenizer`.
         table: a functional `keras.Model`, or the number of rows of its token table.
-
-    Raises:
-        ValueError: if the tokenizer has an id beyond the table.
     """
     if not isinstance(table, int):
         bounds = {ids.name: ids.bound for ids in id_inputs(table)}
@@ -33,9 +30,6 @@ def check_max_length(model, name, length):
         model: `keras.Model`.
         name: str, of the argument.
         length: int or None.
-
-    Raises:
-        ValueError: if the model's table has fewer positions.
     """
     served = max_position_of(model)
     if served is not None and isinstance(length, int) and length > served:

@@ -32,9 +32,6 @@ def backbone_of(values, where):
     Args:
         values: dict, the content of a preset's config.json.
         where: its path, for errors.
-
-    Raises:
-        ValueError: if it is of another class than those that are read.
     """
     name = values["registered_name"]
     found = PACKAGE.fullmatch(name)
@@ -56,9 +53,6 @@ def read_preset_config(values, where):
 
     Returns:
         dict with `model_type`.
-
-    Raises:
-        ValueError: if the backbone, or a value in its config, is not one that is read.
 
     Example:
 
@@ -101,7 +95,6 @@ def read_preset(path):
 
     Raises:
         ImportError: without h5py.
-        ValueError: if a file is damaged, or no preset of a backbone that is read.
     """
     folder = path.parent
     config = folder / "config.json"

@@ -27,7 +27,6 @@ def write_preset(folder, arrays, config):
 
     Raises:
         ImportError: without keras-hub.
-        ValueError: if KerasHub has no backbone that computes the same.
     """
     name, backbone = _backbone(config)
     keras_hub = _import()
@@ -54,9 +53,6 @@ def write_tokenizer(folder, tokenizer, config):
         folder: `pathlib.Path` of the preset.
         tokenizer: `Tokenizer` of a vocab.txt.
         config: `Config` of its model.
-
-    Raises:
-        ValueError: if its vocabulary is not one of WordPiece.
     """
     name, backbone = _backbone(config)
     keras_hub = _import()

@@ -125,11 +125,7 @@ def check_potentials(shape):
 
 
 def checked_tags(tags, potentials):
-    """Tags (B, T) int32, of (B, T) or (B, T, 1), checked against the potentials.
-
-    Raises:
-        ValueError: if they have another shape, or a tag does not exist.
-    """
+    """Tags (B, T) int32, of (B, T) or (B, T, 1), checked against the potentials."""
     tags = ops.convert_to_tensor(tags)
     if len(tags.shape) == 3 and tags.shape[-1] == 1:
         tags = ops.squeeze(tags, axis=-1)

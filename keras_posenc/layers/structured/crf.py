@@ -35,9 +35,6 @@ class ConditionalRandomField(Chain):
         float32 (B, T, N, N): [b, t, i, j] is the score of tag j at token t after tag i; -inf
         outside of the chain.
 
-    Raises:
-        ValueError: if `lr_multiplier` is not positive; at `build` for fewer than two tags.
-
     Example:
 
     >>> inputs = keras.Input((None,))

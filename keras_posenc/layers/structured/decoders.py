@@ -32,9 +32,6 @@ class ViterbiDecoder(Decoder):
     Returns:
         int32 (B, T): the tags; -1 outside of the chain.
 
-    Raises:
-        ValueError: at `build` for other shapes.
-
     Example:
 
     >>> scores = np.array([[[2.0, 0.0], [0.0, 3.0], [0.5, 0.0]]])
@@ -64,9 +61,6 @@ class ChainMarginals(Decoder):
 
     Returns:
         float32 (B, T, N), which adds up to 1 over the tags; 0 outside of the chain.
-
-    Raises:
-        ValueError: at `build` for other shapes.
 
     Example:
 

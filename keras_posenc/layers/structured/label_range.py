@@ -16,10 +16,6 @@ def check_labels(labels, bound, what, remedy):
         bound: int, or a scalar tensor where the size is known only when the program runs.
         what: str. What a label is, such as "Tag".
         remedy: str. What the user can do about it.
-
-    Raises:
-        ValueError: if one does not exist; in a compiled step of TensorFlow or JAX the backend's
-            error with the same message. XLA on TensorFlow drops it: see `mark_missing_labels`.
     """
     if not isinstance(bound, int) or 0 in labels.shape:
         return labels

@@ -41,10 +41,6 @@ class MaximumEntropyMarkovModel(Chain):
         float32 (B, T, N, N): [b, t, i, j] is the score of tag j at token t after tag i; -inf
         outside of the chain.
 
-    Raises:
-        ValueError: if `rank` or `lr_multiplier` is not positive; at `build` for fewer than two
-            tags.
-
     Example:
 
     >>> scores = np.random.normal(size=(2, 6, 5))

@@ -35,10 +35,6 @@ class GlobalPointer(keras.layers.Layer):
         float32 (B, H, T, T), [b, a, i, j] for the span from i to j; -1e9 where it is closed:
             padding, and the lower triangle.
 
-    Raises:
-        ValueError: if `heads` or `head_size` is not positive, or an odd `head_size` is to be
-            rotated; at `build` for other shapes.
-
     Example:
 
     >>> features = np.random.normal(size=(2, 6, 16))
@@ -168,9 +164,6 @@ class EfficientGlobalPointer(GlobalPointer):
     Returns:
         float32 (B, H, T, T), [b, a, i, j] for the span from i to j; -1e9 where it is closed:
             padding, and the lower triangle.
-
-    Raises:
-        ValueError: as `GlobalPointer` does.
 
     Example:
 

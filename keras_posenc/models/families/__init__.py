@@ -84,9 +84,6 @@ def register_family(family):
     Returns:
         The family.
 
-    Raises:
-        TypeError: if `family` is not a `Family`.
-
     Example:
 
     >>> import dataclasses
@@ -113,10 +110,6 @@ def choose_family(values, model=None):
 
     Returns:
         A `Family`; without `model` and `model_type` BERT.
-
-    Raises:
-        ValueError: on an unknown name, on a `model_type` that no family has, or if the two
-            contradict each other.
     """
     kind = values.get("model_type")
     if model is not None and model not in FAMILIES:

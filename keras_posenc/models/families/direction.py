@@ -16,10 +16,6 @@ def read_direction(values, family):
 
     Returns:
         bool.
-
-    Raises:
-        ValueError: on a value that is neither true nor false, on two keys that contradict each
-            other, and on a causal model of a family that has none.
     """
     keys = {key: value for key, value in values.items() if family.ours(key) == "causal"}
     both_ways = values.get(BIDIRECTIONAL)

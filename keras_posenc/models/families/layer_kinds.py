@@ -12,9 +12,6 @@ def layer_kinds(source, layers, default):
         source: dict, the keys of the config file.
         layers: int, how many there are.
         default: list, where the file has no `layer_types`.
-
-    Raises:
-        ValueError: unless each layer has one of the two kinds.
     """
     kinds = source.get("layer_types") or default
     if len(kinds) != layers or not set(kinds) <= {LOCAL, GLOBAL}:

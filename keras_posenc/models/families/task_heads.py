@@ -78,9 +78,6 @@ def saved_head(record):
 
     Returns:
         dict, the task -> `TaskHead`.
-
-    Raises:
-        ValueError: if it is something else.
     """
     known = record if isinstance(record, dict) else {}
     task, pooling = known.get("task"), known.get("pooling")

@@ -69,12 +69,6 @@ class Generator(backend.SafeTrainer, keras.Model):
         (B, max_length) int32: the new tokens up to an end token, then padding; (B, n, max_length)
         if n > 1.
 
-    Raises:
-        ValueError: if the model cannot generate, if an argument is invalid, or if arguments
-            contradict each other. `predict` raises it on an empty prompt, an id outside the
-            vocabulary, or a prompt that leaves no position for the text.
-        TypeError: if `callback` is not a function; by `predict`, if ids are not integers.
-
     Example:
 
     >>> model = build_transformer_model(model="gpt2", vocab_size=100, hidden_size=32,
@@ -158,10 +152,6 @@ class Generator(backend.SafeTrainer, keras.Model):
 
         Returns:
             (B, max_length) or (B, n, max_length) int32.
-
-        Raises:
-            TypeError: if ids are not integers.
-            ValueError: on prompts that the model cannot go on from.
         """
         if isinstance(x, (list, tuple, dict, np.ndarray)) or keras.ops.is_tensor(x):
             pad_id = self.decoding.pad_token_id if self.pad_id is None else self.pad_id

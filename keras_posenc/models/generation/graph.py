@@ -60,10 +60,6 @@ class CausalGraph(keras.Function):
         by_segments: bool. The prompt sees itself in both directions (UniLM).
         by_position: bool. Some attention layer reads position ids.
         names: dict, input name without the prefix -> its index among the inputs.
-
-    Raises:
-        ValueError: if the model is not causal, has no token logits, or looks at other tokens in a
-            way that a cache does not serve.
     """
 
     def __init__(self, model):

@@ -23,12 +23,6 @@ def prepare(x, decoding, pad_id):
 
     Returns:
         dict of arrays: "token_ids" (B, P), "lengths" (B, 1), "segment_ids" and further inputs.
-
-    Raises:
-        TypeError: if ids are not integers.
-        ValueError: on an empty prompt, an id outside the vocabulary, padding that is not at an end
-            or may be text,
-            a prompt that leaves no position for the answer, or inputs of another shape or name.
     """
     inputs = dict(x) if isinstance(x, dict) else {"token_ids": x}
     graph = getattr(decoding, "graph", None)

@@ -73,8 +73,6 @@ class Reranker(Embedder):
 
     Raises:
         FileNotFoundError: if the directory or a part of it is missing.
-        TypeError: if `directory` is no path.
-        ValueError: if the directory cannot be read or is no cross-encoder, or on a bad argument.
 
     Example:
 
@@ -160,10 +158,6 @@ class Reranker(Embedder):
         Returns:
             (N,) float32 array, in the order of the pairs; (N, C) if the head has C > 1 outputs.
 
-        Raises:
-            TypeError: if an entry is no pair of str.
-            ValueError: if there is none, a text is empty, or a query leaves a window no room.
-
         Example:
 
         >>> Reranker("bert", label_names=["score"]).predict([("w1", "w2 w3")], verbose=0).shape
@@ -182,9 +176,6 @@ class Reranker(Embedder):
 
         Returns:
             float32 array of the shape that `predict` returns.
-
-        Raises:
-            TypeError, ValueError: as `predict`.
 
         Example:
 
@@ -231,11 +222,6 @@ class Reranker(Embedder):
             list of dicts with the keys `corpus_id`, the index of a document, and `score`, a float,
                 from the best to the worst. Equal scores are in the order of their logits.
 
-        Raises:
-            TypeError: if a text is no str.
-            ValueError: if the head has several outputs, there are no documents, a text is empty,
-                or `top_k` is less than 1.
-
         Example:
 
         >>> reranker = Reranker("bert", label_names=["score"])
@@ -261,9 +247,6 @@ class Reranker(Embedder):
 
         Returns:
             list of the paths written.
-
-        Raises:
-            ValueError: if `directory` is a file, or a weight has no place in the format.
         """
         length, cuts = self.max_length, self.reading is None  # the size of chunks cuts no text
         trained = is_finetuned(self.directory)

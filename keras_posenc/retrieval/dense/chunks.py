@@ -31,10 +31,6 @@ def chunk_spans(text, tokenizer, tokens=256, overlap=0):
         list of (start, end) in characters of the text, in order. They cover every token that is not
             only spaces.
 
-    Raises:
-        TypeError: if `text` is no str.
-        ValueError: if the text has no token, or a size is no integer or out of range.
-
     Example:
 
     >>> words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "one", "two", "."]

@@ -77,8 +77,6 @@ class DenseEmbedder(Embedder, TextModel):
 
     Raises:
         FileNotFoundError: if the directory or a part of it is missing.
-        TypeError: if `directory` is no path, or `ignore` no list.
-        ValueError: if the directory cannot be read, or on a bad argument.
 
     Example:
 
@@ -159,10 +157,6 @@ class DenseEmbedder(Embedder, TextModel):
 
         Returns:
             float32 array (N, D), or `ChunkVectors`.
-
-        Raises:
-            TypeError: if a text is no str.
-            ValueError: if a text is empty, or there is none.
         """
         if reading is None:
             reading = None if side == "query" and is_late(self.reading) else self.reading
@@ -206,10 +200,6 @@ class DenseEmbedder(Embedder, TextModel):
 
         Returns:
             list of the paths written.
-
-        Raises:
-            ValueError: if `directory` is a file, a weight has no place in the format, or vectors
-                of a model that was trained for another task are cut.
         """
         if self._trained is not None:
             self._trained_as_opened().save(directory)

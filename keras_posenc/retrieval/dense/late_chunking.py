@@ -23,9 +23,6 @@ class ChunkVectors:
         texts: (M,) int array, the index of the text that a chunk is of.
         starts, ends: (M,) int arrays, in characters of that text.
 
-    Raises:
-        ValueError: if the arrays do not fit each other.
-
     Example:
 
     >>> found = ChunkVectors(np.eye(2), np.array([0, 0]), np.array([0, 4]), np.array([3, 9]))
@@ -95,11 +92,6 @@ def embed_spans(model, texts, spans, verbose="auto"):
 
     Returns:
         `ChunkVectors`, in the order of the texts and of their spans.
-
-    Raises:
-        TypeError: if a text is no str.
-        ValueError: if the model does not pool by the mean, there are not as many lists of spans as
-            texts, or a span is empty, outside its text, or has no token.
 
     Example:
 

@@ -61,8 +61,6 @@ class LateInteraction(Embedder):
 
     Raises:
         FileNotFoundError: if the directory or a part of it is missing.
-        TypeError: if `directory` is no path.
-        ValueError: if the directory cannot be read, or on a bad argument.
 
     Example:
 
@@ -147,9 +145,6 @@ class LateInteraction(Embedder):
             `keras.Model` from ids (B, S, T) to (B, S, T, D + 1): the vectors, and 1 for those that
                 are scored, 0 for others.
 
-        Raises:
-            ValueError: on fewer than two texts.
-
         Example:
 
         >>> LateInteraction("colbert").training_model(3).output_shape[:2]
@@ -173,10 +168,6 @@ class LateInteraction(Embedder):
 
         Returns:
             `TextBatches`.
-
-        Raises:
-            TypeError: if a group is no tuple of str.
-            ValueError: if the groups are of several sizes, or a text is empty.
 
         Example:
 
@@ -220,9 +211,6 @@ class LateInteraction(Embedder):
 
         Returns:
             list of the paths written.
-
-        Raises:
-            ValueError: if `directory` is a file, or a weight has no place in the format.
         """
         files = files_of(self.directory, self.query, self.document)
         finish = None

@@ -79,7 +79,6 @@ def read_late_interaction(directory):
 
     Raises:
         FileNotFoundError: if there is no such directory, or a part of it is missing.
-        ValueError: if a file is damaged, or is not of late interaction.
     """
     directory = pathlib.Path(directory)
     if is_stanford(directory):

@@ -95,9 +95,6 @@ def late_interaction(model, pad_id, skipped, expand, query_length, num_texts):
 
     Returns:
         `keras.Model` from ids (B, S, T) to (B, S, T, D + 1).
-
-    Raises:
-        ValueError: on fewer than two texts.
     """
     num_texts = checks.whole("num_texts", num_texts, least=2)
     inputs = {

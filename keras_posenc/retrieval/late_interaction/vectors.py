@@ -15,9 +15,6 @@ class MultiVectors:
         vectors: (M, D) float32 array, of all texts.
         offsets: (N + 1,) int array, from 0 to M.
 
-    Raises:
-        ValueError: if the offsets do not rise from 0 to M, with at least one vector per text.
-
     Example:
 
     >>> found = MultiVectors(np.eye(3), np.array([0, 1, 3]))
@@ -65,9 +62,6 @@ def maxsim(queries, documents, block_bytes=BLOCK_BYTES):
 
     Returns:
         (Q, N) float32 array.
-
-    Raises:
-        ValueError: if the vectors of the two are of different sizes.
 
     Example:
 

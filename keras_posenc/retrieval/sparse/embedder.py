@@ -52,8 +52,6 @@ class SparseEmbedder(Embedder):
 
     Raises:
         FileNotFoundError: if the directory or a part of it is missing.
-        TypeError: if `directory` is no path.
-        ValueError: if the directory cannot be read or is no sparse encoder, or on a bad argument.
 
     Example:
 
@@ -127,9 +125,6 @@ class SparseEmbedder(Embedder):
 
         Returns:
             list of the paths written.
-
-        Raises:
-            ValueError: if `directory` is a file, or a weight has no place in the format.
         """
         files = sentence_transformers_files(self.directory, self.max_length, SPARSE)
         return save_as_read(self.model, self.tokenizer, self.max_length, files, directory)

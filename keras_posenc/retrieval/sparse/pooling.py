@@ -28,9 +28,6 @@ class SparsePooling(keras.layers.Layer):
     Returns:
         (B, V).
 
-    Raises:
-        ValueError: on an unknown `pooling` or `activation`.
-
     Example:
 
     >>> logits = np.array([[[-1.0, np.e - 1], [0.0, 0.5]]])

@@ -18,9 +18,6 @@ class SparseVectors:
         offsets: (N + 1,) int array, from 0 to M.
         size: int, the number of tokens in the vocabulary.
 
-    Raises:
-        ValueError: if the arrays do not fit each other.
-
     Example:
 
     >>> rows = SparseVectors.of(np.array([[0, 2.0, 0], [1, 0, 3]]))
@@ -105,9 +102,6 @@ class SparseVectors:
 
         Returns:
             (N, N of the others) float32 array.
-
-        Raises:
-            ValueError: if the vocabularies are of different sizes.
         """
         if self.size != others.size:
             raise ValueError(

@@ -19,10 +19,6 @@ class SpanLabels(Labels):
         values: list of `(start, end)` in characters, or None for no answer; of the second text if
             the texts are pairs (question, passage). None in place of the list: not known.
 
-    Raises:
-        TypeError: if an entry is neither.
-        ValueError: if a span is not within its passage, or no token stands in it.
-
     Example:
 
     >>> words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "who", "wrote", "?", "ada", "did"]
@@ -111,12 +107,7 @@ def _may_be_left_out(character):
 
 
 def check_span(number, passage, span):
-    """Checks that an answer is within its passage.
-
-    Raises:
-        TypeError: if it is neither None nor two ints.
-        ValueError: if it is not within, or has spaces only.
-    """
+    """Checks that an answer is within its passage."""
     if span is None:
         return
     has_two = isinstance(span, (tuple, list, np.ndarray)) and len(span) == 2

@@ -15,9 +15,6 @@ class OutputLabels(Labels):
     Args:
         values: dict, name of the output -> list of labels, or `Labels`.
 
-    Raises:
-        ValueError: if there is no output, or a name is no str.
-
     Example:
 
     >>> labels = {"topic": ["sport", "law"], "length": FloatLabels([12, 40])}

@@ -40,9 +40,6 @@ class Labels:
 
         Args:
             count: number of texts.
-
-        Raises:
-            ValueError: there is not.
         """
         if self.values is not None and len(self.values) != count:
             raise ValueError(
@@ -89,11 +86,7 @@ class Labels:
 
 
 def class_ids(names):
-    """{name: id} of class names in the order of their ids.
-
-    Raises:
-        ValueError: if a name is there twice.
-    """
+    """{name: id} of class names in the order of their ids."""
     repeated = [name for name, times in collections.Counter(names).items() if times > 1]
     if repeated:
         raise ValueError(
@@ -114,11 +107,6 @@ def class_weights(weights, classes, counts=None):
 
     Returns:
         (C,) array, float32.
-
-    Raises:
-        TypeError: if it is neither.
-        ValueError: if a class is unknown, or there twice, a weight is negative or not finite, or
-            those of all classes that occur are 0.
 
     Example:
 
@@ -162,11 +150,7 @@ def class_weights(weights, classes, counts=None):
 
 
 def class_id(ids, number, name, what="label"):
-    """The id of one class name.
-
-    Raises:
-        ValueError: names the text, the name and the classes there are.
-    """
+    """The id of one class name."""
     try:
         return ids[name]
     except (KeyError, TypeError):

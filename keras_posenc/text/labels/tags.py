@@ -24,11 +24,6 @@ class TagLabels(Labels):
         classes: list of str or None. The tags in the order of their ids; None takes
             `tag_names(values)`.
 
-    Raises:
-        TypeError: if an entry is neither tags nor spans.
-        ValueError: if there are not as many tags as words, a span is outside the text or meets
-            another, or a tag is unknown.
-
     Example:
 
     >>> words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "Ada", "Love", "##lace", "wrote"]
@@ -125,9 +120,6 @@ def word_places(number, text):
     """Starts and ends of the words of a text that is a list of words, or of ids.
 
     Words are joined by a space; an id is one character.
-
-    Raises:
-        TypeError: if the text is a pair.
     """
     if isinstance(text, tuple) and len(text) == 2 and isinstance(text[0], str):
         raise TypeError(f"Text {number} is a pair; tags are of one text: a str or a list of words.")
@@ -150,11 +142,7 @@ def check_tags(number, tags, count):
 
 
 def check_spans(number, text, spans):
-    """The spans of a text in their order, without the spaces at their ends.
-
-    Raises:
-        ValueError: if an entry is a tag, or a span is outside, empty or meets another.
-    """
+    """The spans of a text in their order, without the spaces at their ends."""
     if any(isinstance(span, str) for span in spans):
         raise ValueError(
             f"Text {number} has tags, but is one str: give its words as a list, or spans "

@@ -17,10 +17,6 @@ class ClassLabels(Labels):
         values: list of names, or of ids (ints) if `classes` is None; None if not known.
         classes: the names in the order of their ids; None sorts those in `values`.
 
-    Raises:
-        ValueError: if a label is unknown or negative.
-        TypeError: if a label is neither a str nor an int.
-
     Example:
 
     >>> ClassLabels(["spam", "ham", "spam"]).classes
@@ -73,10 +69,6 @@ class MultiLabels(Labels):
         values: list of lists of names, which may be empty; None if not known.
         classes: the names in the order of the columns; None sorts those in `values`.
 
-    Raises:
-        TypeError: if an entry is no list of str.
-        ValueError: if a name is unknown.
-
     Example:
 
     >>> labels = MultiLabels([["politics"], [], ["sport", "politics"]])
@@ -112,9 +104,6 @@ class FloatLabels(Labels):
 
     Args:
         values: list of numbers, or of lists of n numbers; None if not known.
-
-    Raises:
-        ValueError: if an entry is no finite number, or the lists are of several lengths.
 
     Example:
 

@@ -142,12 +142,8 @@ def contextualize(
 
     Raises:
         FileNotFoundError: if a file is missing.
-        TypeError: if a setting has the wrong type.
         NotADirectoryError: if `output` is a file.
         BlockingIOError: if another run uses `output`.
-        ValueError: if a setting or the checkpoint is invalid, the embedder does not pool by the
-            mean, too few texts have a name or word that repeats, or `output` holds a run with other
-            settings.
 
     Example:
 

@@ -19,9 +19,6 @@ def contextual_summary(report):
     Returns:
         str.
 
-    Raises:
-        ValueError: if the metrics are damaged.
-
     Example:
 
     >>> from keras_posenc.training import contextual_summary

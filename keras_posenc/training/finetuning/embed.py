@@ -84,11 +84,6 @@ class Embed(FinetuneTask):
         document_weight: float in [0, 1] or None. Weight of passages of the same document as
             negatives. If given, documents are (query, document, passage).
 
-    Raises:
-        TypeError: if a setting has the wrong type.
-        ValueError: on an unknown loss or pooling, or dimensions that are no vector's; or if
-            `document_weight` is given and the pooling is not "mean".
-
     Example:
 
     >>> Embed(loss="cosent:10")

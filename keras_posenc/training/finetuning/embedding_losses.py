@@ -26,11 +26,7 @@ MEAN = "mean_with_sample_weight"
 
 
 def check_loss(loss):
-    """The name and the scale (float or None) of `loss`, such as "cosent" or "cosent:10".
-
-    Raises:
-        ValueError: if there is no such loss, or it has no such scale.
-    """
+    """The name and the scale (float or None) of `loss`, such as "cosent" or "cosent:10"."""
     name, colon, scale = loss.partition(":") if isinstance(loss, str) else (loss, "", "")
     checks.choice("loss", name, LOSSES)
     if not colon:
@@ -56,9 +52,6 @@ def loss_of(kind, loss, dimensions, **more):
 
     Returns:
         `keras.losses.Loss`.
-
-    Raises:
-        ValueError: if the loss takes other documents.
     """
     fitting = [name for name, (_, takes) in LOSSES.items() if takes == kind]
     name, scale = (fitting[0], None) if loss is None else check_loss(loss)

@@ -154,10 +154,6 @@ def finetune(
         NotADirectoryError: if `output` is a file.
         OSError: if `output` cannot be written, or has no room for the state.
         BlockingIOError: if another run uses `output`.
-        TypeError: if a document or a label is not what the task takes, or a setting is of the wrong
-            type.
-        ValueError: if a setting, a document or the checkpoint is invalid, no document is short
-            enough for a stage that skips, or `output` holds a run with other settings.
 
     Example:
 

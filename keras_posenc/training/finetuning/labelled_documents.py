@@ -30,10 +30,6 @@ def open_documents(source, role, read_file, task):
 
     Returns:
         A `Texts`.
-
-    Raises:
-        TypeError: if `source` is none of these.
-        ValueError: if there are no documents, no labels, or different numbers of both.
     """
     documents = _opened(source, role, read_file)
     if task.needs_labels:
@@ -174,9 +170,6 @@ def split(documents, share, seed, names_in=lambda label: ()):
             with one document stays in the first, and so does a document with a name that no other
             one of the first has.
 
-    Raises:
-        ValueError: if `share` is not in (0, 1), or so small that nothing is held out.
-
     Example:
 
     >>> rest, held_out = split(read_texts("train.tsv"), 0.2, seed=0)
@@ -223,9 +216,6 @@ def check_known_labels(documents, label_names, role, names_in, what="label"):
         role: str, as in `open_documents`.
         names_in: function from a label to the names in it.
         what: str, what a name is called.
-
-    Raises:
-        ValueError: names the first unknown one and its line.
     """
     for line, label in zip(documents.lines, documents.labels, strict=True):
         for name in names_in(label):

@@ -62,11 +62,7 @@ class FinetuneRecipe(Recipe):
 
 
 def stages(max_length, epochs, lengths):
-    """Returns the stages as ((max_length, epochs), ...), from either way to specify them.
-
-    Raises:
-        ValueError: if both ways are used, or a stage is not a pair of ints.
-    """
+    """Returns the stages as ((max_length, epochs), ...), from either way to specify them."""
     if lengths is None:
         lengths = [(512 if max_length is None else max_length, 3 if epochs is None else epochs)]
     elif max_length is not None or epochs is not None:
@@ -92,10 +88,6 @@ def check_metrics(metrics, task):
     Args:
         metrics: list of what `keras.Model.compile` takes as metrics.
         task: `FinetuneTask`.
-
-    Raises:
-        TypeError: if it is no list of metrics.
-        ValueError: if a name is taken, or none of Keras.
     """
     kinds = (str, keras.metrics.Metric)
     if not isinstance(metrics, (list, tuple)) or not all(

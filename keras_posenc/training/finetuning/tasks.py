@@ -23,9 +23,6 @@ def task_of(given):
 
     Args:
         given: a `FinetuneTask`, or the name of one, which then has its defaults.
-
-    Raises:
-        ValueError: if it is neither.
     """
     if isinstance(given, FinetuneTask):
         return given

@@ -22,9 +22,6 @@ class CorpusPieces:
         seed: int.
         text: name of the text column; default one with a usual name, such as text or content (see
             `read_texts`).
-
-    Raises:
-        ValueError: if there is no piece for training, or none for testing.
     """
 
     def __init__(self, texts, test, tokenizer, length, seed=0, text=None):

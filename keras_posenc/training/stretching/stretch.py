@@ -139,11 +139,8 @@ def stretch(
     Raises:
         FileNotFoundError: if a file is missing.
         ImportError: for a .parquet file, if pyarrow is not installed.
-        TypeError: if `checkpoint` is neither a path nor such a model.
         NotADirectoryError: if `output` is a file.
         BlockingIOError: if another run uses `output`.
-        ValueError: if a setting or the checkpoint is invalid, there are too few texts, or `output`
-            holds a run with other settings.
 
     Example:
 

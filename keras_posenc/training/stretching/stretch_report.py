@@ -56,9 +56,6 @@ def stretch_summary(report):
     Returns:
         str.
 
-    Raises:
-        ValueError: if the metrics are damaged.
-
     Example:
 
     >>> _, report = stretch("bert", "train.tsv", max_length=24, steps=2, verbose=False)
