@@ -36,7 +36,7 @@ def sort_arguments(arguments, model, others):
 
 
 def extension_of(extension, hierarchical_position):
-    """The `Extension` of either argument; bert4keras's is True, or the weight of the block index."""
+    """The `Extension` of either argument; bert4keras's is True, or the weight of block indices."""
     extension = Extension.of(extension)
     if hierarchical_position is None or hierarchical_position is False:
         return extension
