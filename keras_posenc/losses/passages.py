@@ -25,7 +25,7 @@ class PassageRanking(keras.losses.Loss):
         dtype: dtype of the result.
 
     Call arguments:
-        y_true: (B,) or (B, 1) integers, as in `MultipleNegativesRanking`.
+        y_true: (B, 2), (B,) or (B, 1) integers, as in `MultipleNegativesRanking`.
         y_pred: (B, 2 + N, D) vectors of queries, their passages, and N other passages of the
             document, which are 0 where a document has fewer. They are normalized here.
 

@@ -160,8 +160,7 @@ class MaxSimRanking(keras.losses.Loss):
         dtype: dtype of the result.
 
     Call arguments:
-        y_true: (B,) or (B, 1) integers. Rows with the same number belong together, and are not
-            negatives of each other. A row with -1 is not a negative of any.
+        y_true: (B, S), (B,) or (B, 1) integers, as in `MultipleNegativesRanking`.
         y_pred: (B, S, T, D + 1), as from `LateInteraction.training_model`.
 
     Returns:

@@ -6,6 +6,8 @@ from keras import ops
 from keras_posenc import backend
 from keras_posenc.arguments import checks
 
+TIE = 1e-6  # difference of cosines that rounding explains
+
 
 def unit(vectors):
     """Vectors divided by their length, in float32. A zero vector stays, and its gradient is finite,
@@ -19,25 +21,47 @@ def whole_batch(y_true, y_pred):
     """What is compared in a batch, whose rows replicas of TensorFlow share.
 
     Args:
-        y_true: (B,) or (B, 1) integers. Rows of the same number are no negatives of each other.
+        y_true: (B,) or (B, C) integers, as in `MultipleNegativesRanking`.
         y_pred: (B, S, ...), of this replica.
 
     Returns:
         y_pred (N, S, ...) of all replicas, the places (B,) of the rows of this one among them, and
         a mask (B, (S - 1) N) of the candidates that may be negatives or are the positive. The
         candidates of the first side come first.
+
+    Raises:
+        ValueError: if `y_true` has more columns than S.
     """
-    ids = ops.reshape(ops.cast(y_true, "int32"), (-1,))
-    all_ids, first = backend.gather_rows(ids)
+    texts, columns = y_pred.shape[1], 1
+    if len(y_true.shape) == 2 and y_true.shape[1] is not None:
+        columns = y_true.shape[1]
+    if columns > texts:
+        raise ValueError(
+            f"`y_true` must have one number per row, or one for each of its {texts} texts. "
+            f"Received: y_true with the shape {tuple(y_true.shape)}"
+        )
+    numbers = ops.reshape(ops.cast(y_true, "int32"), (-1, columns))
+    all_numbers, first = backend.gather_rows(numbers)
     vectors, _ = backend.gather_rows(y_pred)
     places = first + ops.arange(ops.shape(y_pred)[0])
+    rows, sides = ops.shape(vectors)[0], texts - 1
+    row_of = ops.tile(ops.arange(rows), (sides,))
+    is_own = ops.equal(row_of[None], places[:, None])
+    is_positive = ops.logical_and(is_own, ops.arange(rows * sides)[None] < rows)
+    anchors = all_numbers[:, 0]
+    same_anchor = ops.equal(numbers[:, :1], anchors[None])
+    related = ops.logical_and(ops.tile(same_anchor, (1, sides)), ops.logical_not(is_own))
+    if columns > 1:
+        candidates = ops.pad(all_numbers[:, 1:], [(0, 0), (0, texts - columns)], constant_values=-2)
+        candidates = ops.reshape(ops.transpose(candidates), (-1,))
+        # Whatever stands beside a copy of the anchor in some row of the batch belongs to it.
+        copies = ops.cast(ops.equal(all_numbers[:, 1:2], candidates[None]), "float32")
+        positives = ops.matmul(ops.cast(same_anchor, "float32"), copies) > 0
+        is_anchor = ops.equal(numbers[:, :1], candidates[None])
+        related = ops.logical_or(related, ops.logical_or(positives, is_anchor))
     # What fills a batch up belongs to no text, and is no negative of any.
-    same = ops.logical_or(ops.equal(ids[:, None], all_ids[None]), all_ids[None] < 0)
-    sides = y_pred.shape[1] - 1
-    rows = ops.shape(vectors)[0]
-    is_positive = ops.equal(ops.arange(rows * sides)[None] % rows, places[:, None])
-    allowed = ops.logical_or(is_positive, ops.logical_not(ops.tile(same, (1, sides))))
-    return vectors, places, allowed
+    related = ops.logical_or(related, ops.tile(anchors < 0, (sides,))[None])
+    return vectors, places, ops.logical_or(is_positive, ops.logical_not(related))
 
 
 def batch_cosines(y_true, y_pred):
@@ -68,9 +92,11 @@ class MultipleNegativesRanking(keras.losses.Loss):
         dtype: dtype of the result.
 
     Call arguments:
-        y_true: (B,) or (B, 1) integers. Rows with the same number belong together, and are not
-            negatives of each other. Use `range` if no rows belong together. A row with -1 is not a
-            negative of any.
+        y_true: (B, S) integers, the numbers of the S texts of each row, where equal texts have one
+            number: no text that belongs to an anchor in the batch is a negative of it. The last
+            ones may lack numbers, if they are equal to none. Or (B,) or (B, 1), such as `range`:
+            rows with the same number belong together, and are not negatives of each other. A row
+            with -1 is not a negative of any.
         y_pred: (B, S, D) vectors, as from `similarity`. They are normalized here.
 
     Returns:
@@ -198,14 +224,14 @@ class CoSENT(keras.losses.Loss):
 class InBatchAccuracy(keras.metrics.Mean):
     """The share of rows whose second text is nearer to the first than all others of the batch.
 
-    It falls as batches grow.
+    It falls as batches grow. Of n texts that are equally near, one is drawn: the row counts 1 / n.
 
     Args:
         name: str.
         dtype: dtype of the result.
 
     Call arguments:
-        y_true: (B,) or (B, 1) integers, as in `MultipleNegativesRanking`.
+        y_true: integers, as in `MultipleNegativesRanking`.
         y_pred: (B, S, D) vectors.
 
     Example:
@@ -221,6 +247,9 @@ class InBatchAccuracy(keras.metrics.Mean):
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         cosines, places = batch_cosines(y_true, y_pred)
-        nearest = ops.argmax(cosines, axis=-1)
-        right = ops.equal(nearest, ops.cast(places, nearest.dtype))
-        super().update_state(ops.cast(right, "float32"), sample_weight)
+        positive = ops.take_along_axis(cosines, places[:, None], axis=1)
+        nearer, level = (
+            ops.sum(ops.cast(each, "float32"), axis=1)
+            for each in (cosines > positive + TIE, ops.abs(cosines - positive) <= TIE)
+        )
+        super().update_state(ops.cast(nearer == 0, "float32") / level, sample_weight)

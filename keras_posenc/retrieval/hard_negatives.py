@@ -17,6 +17,7 @@ from keras_posenc.retrieval.opening import side_prompt
 from keras_posenc.text import Texts, read_texts
 from keras_posenc.text.documents import check_list
 from keras_posenc.text.json_lines import check_jsonl, write_jsonl
+from keras_posenc.text.same_texts import text_numbers
 from keras_posenc.training.finetuning.tasks import TASKS
 
 SAMPLINGS = ("top", "random")
@@ -54,7 +55,8 @@ def mine_hard_negatives(
     Args:
         directory: str or path. Directory of an embedder, as in `open_embedder`.
         pairs: list of (query, positive) tuples, or a path of such, as in `finetune(task="embed")`.
-            All positives of a query are left out of its negatives.
+            All positives of a query are left out of its negatives. Texts with the same tokens, such
+            as "Zoë" and "ZOE" to an uncased model, are one text.
         output: str or path. Path of a .jsonl file with the columns anchor, positive, negative_1,
             ..., which `finetune(task="embed")` reads. By default nothing is written.
         text: str. Names of the two columns of `pairs`; by default usual ones.
@@ -106,7 +108,6 @@ def mine_hard_negatives(
     _check_kind(directory)
     documents = TASKS["embed"].read(pairs, "pairs", text, label=False)
     pairs = [group[:2] for group in documents.texts]
-    candidates = list(dict.fromkeys([*(positive for _, positive in pairs), *_corpus(corpus)]))
     options = {"max_length": max_length, "token_budget": token_budget}
     prompts = [
         side_prompt(directory, prompt, side)
@@ -116,9 +117,16 @@ def mine_hard_negatives(
         given = {"token_budget": token_budget}
         teacher = Opening.of(reranker, given, kind="Reranker").open()
         check_one_output(teacher, "mine_hard_negatives")
-    queries = list(dict.fromkeys(query for query, _ in pairs))
-    vectors = _vectors(directory, (queries, candidates), prompts, options, verbose)
-    positives, found = _nearest(pairs, queries, candidates, *vectors, range_max)
+    count, texts = len(pairs), [text for side in zip(*pairs, strict=True) for text in side]
+    texts += _corpus(corpus)
+    model = open_embedder(directory, prompt=prompts[0], **options)
+    same = text_numbers(texts, model.tokenizer, model.max_length, model.prompt).tolist()
+    # Copies have one vector: one of them is searched for, and one is a candidate.
+    sides = [_distinct(same[:count], texts[:count]), _distinct(same[count:], texts[count:])]
+    vectors = _vectors(model, directory, sides, prompts, options, verbose)
+    numbered = list(zip(same[:count], same[count : 2 * count], strict=True))
+    positives, found = _nearest(numbered, *map(list, sides), *vectors, range_max)
+    candidates = list(sides[1].values())
     found = [(numbers[range_min:], cosines[range_min:]) for numbers, cosines in found]
     if reranker is not None:
         positives, found = _reranked(teacher, pairs, found, candidates, verbose)
@@ -203,20 +211,29 @@ def _check_kind(directory):
     )
 
 
-def _vectors(directory, sides, prompts, options, verbose):
-    """Vectors of length 1 of queries and of candidates, each with the prompt of its side."""
-    model, found = None, []
+def _distinct(numbers, texts):
+    """{number: the first text that has it}."""
+    found = {}
+    for number, text in zip(numbers, texts, strict=True):
+        found.setdefault(number, text)
+    return found
+
+
+def _vectors(model, directory, sides, prompts, options, verbose):
+    """Vectors of length 1 of queries and of candidates, each with the prompt of its side; `model`
+    has that of queries."""
+    found = []
     for prompt, texts in zip(prompts, sides, strict=True):
-        if model is None or prompt != prompts[0]:
+        if prompt != prompts[0]:
             model = open_embedder(directory, prompt=prompt, **options)
-        found.append(unit_rows(model.predict(texts, verbose)))
+        found.append(unit_rows(model.predict(list(texts.values()), verbose)))
     return found
 
 
 def _nearest(pairs, queries, candidates, query_vectors, vectors, most):
     """The cosine of each pair, and the numbers and cosines of the candidates nearest to its query.
 
-    Neither the positives of a query nor the query itself are candidates.
+    Neither the positives of a query nor the query itself are candidates. Texts are their numbers.
     """
     order = {text: number for number, text in enumerate(candidates)}
     rows = {query: number for number, query in enumerate(queries)}

@@ -66,7 +66,7 @@ def encode_texts(texts, labels, tokenizer, max_length=None, stride=None, apart=F
         np.array([row.text for row in firsts]),
         lengths,
         sides,
-        labels.encode(texts, firsts),
+        labels.encode(texts, rows if labels.of_sides else firsts),
         rows if labels.needs_offsets else None,
     )
 

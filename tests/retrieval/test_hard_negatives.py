@@ -63,6 +63,26 @@ def test_equal_to_a_search_text_by_text(minilm, vector, options, bound):
     assert [PAIRS[line - 1] for line in found.lines] == [group[:2] for group in found.texts]
 
 
+def test_what_has_the_same_tokens_is_one_text(minilm):
+    """In queries, positives and the corpus: in letters, spaces, accents, or behind the end."""
+    query, positive = "where is the house", "the house is by the sea"
+    copies = ["THE HOUSE  is by the sea", "the house is by the séa ", query.upper()]
+    pairs = [(query, positive), (f" {query.title()}", "a house stands here"), ("who", "a painter")]
+    others = ["a storm", "the train", "A STORM"]
+    options = {"corpus": [*copies, *others], "num_negatives": 3, "scores": True, "verbose": 0}
+    found = mine_hard_negatives(minilm, pairs, **options)
+    assert [group[:2] for group in found.texts] == pairs
+    for group, scores in zip(found.texts[:2], found.labels, strict=False):
+        assert set(group[2:]) == {"a painter", "a storm", "the train"}
+        assert max(scores[1:]) < 0.999
+    # Cut off behind the words that differ, they are one text, too.
+    corpus = [f"{positive} today", f"{positive} tomorrow", *others]
+    length = len(open_embedder(minilm).tokenizer.encode(positive)[0])
+    options = {"corpus": corpus, "num_negatives": 2, "max_length": length, "verbose": 0}
+    (first, *_) = mine_hard_negatives(minilm, pairs, **options).texts
+    assert not set(first[2:]) & set(corpus[:2])
+
+
 def test_random_negatives_are_of_the_candidates(minilm, vector):
     options = {"corpus": CORPUS, "num_negatives": 2, "verbose": 0, "range_max": 5}
     top = expected(vector, 0, 5, lambda score: np.inf, count=5)

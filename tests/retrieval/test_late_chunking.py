@@ -1,12 +1,15 @@
 """Late chunking against token features of sentence-transformers, and its invariances."""
 
 import re
+import sys
+import tracemalloc
 
 import numpy as np
 import pytest
 
-from keras_posenc import TextModel, embed, embedder
+from keras_posenc import TextModel, Tokenizer, embed, embedder
 from keras_posenc.retrieval import LateSpans, chunk_spans, embed_spans, open_embedder
+from keras_posenc.retrieval.dense import late_chunking
 
 DOCUMENT = (
     "Ada is a chemist. " + "The sea was calm, and the wind blew. " * 9 + "She lives by the harbour."
@@ -54,6 +57,71 @@ def test_one_span_over_a_text_has_the_vector_of_the_text(model):
     texts = [DOCUMENT, "Short."]
     whole = embed_spans(model, texts, [[(0, len(text))] for text in texts], verbose=0)
     np.testing.assert_allclose(whole.vectors, model.predict(texts, verbose=0), atol=1e-6)
+
+
+def calls_and_bytes(function):
+    """How many functions a call calls, and the most memory that it takes."""
+    calls = 0
+
+    def count(frame, event, _):
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    tracemalloc.start()
+    try:
+        function()
+        return np.array([calls, tracemalloc.get_traced_memory()[1]])
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("overlap", [0, 3])
+@pytest.mark.parametrize("unit", ["w1 ", "w1. ", "w1\n\n", "w1"])
+def test_what_is_done_per_text_is_linear_in_it(unit, overlap):
+    """Without the model: the chunks, the windows, and which tokens of which window are in which."""
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "w1", "##w", "##1", "."]
+    tokenizer = Tokenizer(vocabulary={word: number for number, word in enumerate(words)})
+
+    class Model:
+        prompt, max_length = "w1: ", 32
+
+    Model.tokenizer = tokenizer
+
+    def work(count):
+        text = unit * count
+        spans = chunk_spans(text, tokenizer, 8, overlap)
+        tokenizer.windows(text, 32, overlap)
+        return lambda: late_chunking._windows(Model, 0, text, spans, 0)
+
+    few, many = (calls_and_bytes(lambda n=n: work(n)()) for n in (400, 3200))
+    # Of 8 times the text; a square would be 64. Python keeps small numbers without memory.
+    assert np.all(many < [10, 24] * few)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("seed", range(10))
+def test_the_tokens_of_spans_are_those_that_overlap_them(seed):
+    """Spans in any order, tokens of several per character, and tokens that are out of order."""
+    rng = np.random.default_rng(seed)
+    starts = rng.integers(0, 40, 30)
+    starts = np.sort(starts) if seed % 2 else starts
+    offsets = np.stack([starts, starts + rng.integers(0, 5, 30)], axis=1)
+    spans = [
+        (a, a + b) for a, b in zip(rng.integers(0, 40, 20), rng.integers(1, 9, 20), strict=True)
+    ]
+    for (start, end), found in zip(spans, late_chunking._tokens_of(offsets, spans), strict=True):
+        beside = [int(a == b) for a, b in offsets]
+        expected = [
+            number for number, (a, b) in enumerate(offsets)
+            if a < end + beside[number] and b > start - beside[number]
+        ]  # fmt: skip
+        assert found.tolist() == expected
 
 
 @pytest.mark.once

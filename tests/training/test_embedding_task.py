@@ -11,7 +11,7 @@ from keras_posenc.cli import main
 from keras_posenc.retrieval import embed_spans, open_embedder
 from keras_posenc.text.groups import read_groups
 from keras_posenc.training import Embed, evaluate, finetune, load_finetuned, predict
-from keras_posenc.training.finetuning.embedding_measures import ranked
+from keras_posenc.training.finetuning.embedding_measures import distilled, ranked
 from keras_posenc.training.finetuning.tasks import TASKS
 
 OPTIONS = {
@@ -235,10 +235,57 @@ def test_damaged_prompts_are_refused(trained, tmp_path):
             load_finetuned(tmp_path / "out")
 
 
-def test_a_tie_is_no_hit_and_other_positives_of_an_anchor_are_no_rivals():
-    """Vectors that are all the same find nothing."""
+def test_ties_count_by_their_expectation_and_other_positives_of_an_anchor_are_no_rivals():
+    """Vectors that are all the same find by chance, and no better."""
     vectors, lengths = np.full((4, 2), 0.5**0.5), np.array([5, 5])
     found = ranked(vectors, np.array([[0, 1], [2, 3]]), lengths)
-    assert (found["accuracy"], found["mean_reciprocal_rank"]) == (0, 0.5)
+    assert (found["accuracy"], found["mean_reciprocal_rank"]) == (0.5, 0.75)
     found = ranked(vectors, np.array([[0, 1], [0, 2]]), lengths)
     assert (found["accuracy"], found["mean_reciprocal_rank"]) == (1, 1)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("seed", range(5))
+def test_ranks_are_means_over_all_orders_of_what_is_level(seed):
+    """Against sorting with another order of ties each time."""
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(-1, 2, (9, 3)).astype("float32")
+    vectors = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    groups = np.array([[0, 4, 5], [1, 6, 7], [2, 8, 4], [0, 6, 8]])
+    belongs = {anchor: {p for a, p, _ in groups.tolist() if a == anchor} for anchor in range(3)}
+    ranks = []
+    for anchor, positive, _ in groups.tolist():
+        others = set(groups[:, 1:].ravel().tolist()) - belongs[anchor] - {anchor}
+        scores = {n: round(float(vectors[anchor] @ vectors[n]), 5) for n in (*others, positive)}
+        orders = (rng.permutation(list(scores)).tolist() for _ in range(4000))
+        ordered = (sorted(order, key=lambda n: -scores[n]) for order in orders)
+        ranks.append([order.index(positive) + 1 for order in ordered])
+    found = ranked(vectors, groups, np.full(4, 5))
+    ranks = np.array(ranks)
+    assert found["accuracy"] == pytest.approx((ranks == 1).mean(), abs=0.015)
+    assert found["mean_reciprocal_rank"] == pytest.approx((1 / ranks).mean(), abs=0.015)
+
+
+@pytest.mark.once
+def test_a_teacher_and_a_student_prefer_one_text_where_copies_are_level():
+    """Numbers are those of texts: 1 and 1 are copies. A tie of two others counts one half."""
+    vectors = np.array([[1, 0], [0.8, 0.6], [0.8, -0.6], [0, 1]])
+    groups = np.array([[0, 1, 1, 3], [0, 1, 2, 3], [0, 3, 1, 2]])
+    teacher = np.array([[1.0, 3, 2], [3, 1, 2], [9, 1, 2]])
+    found = distilled(vectors, groups, teacher, np.full(3, 5))
+    assert found["accuracy"] == pytest.approx((1 + 0.5 + 0) / 3)
+
+
+def test_copies_are_one_text_in_training_and_where_it_is_measured(pretrained, tmp_path):
+    """Which the tokenizer makes equal: passages, queries and the texts that are ranked."""
+    queries = ["w1 w2", "w3 w4", "w5 w6", "w7 w8"]
+    passages = ["w20 w21", " w20  w21", "w30 w31", "w30\tw31 "]
+    rows = list(zip(queries, passages, strict=True))
+    metrics = finetune(
+        pretrained, rows, tmp_path / "out", task="embed", validation=rows, max_length=12,
+        epochs=30, optimizer="adamw:5e-3", dropout_rate=0.0, attention_dropout_rate=0.0, verbose=0,
+    )  # fmt: skip
+    history = (tmp_path / "out/history.csv").read_text().splitlines()
+    last = dict(zip(history[0].split(","), map(float, history[-1].split(",")), strict=True))
+    assert metrics["validation"]["accuracy"] == last["accuracy"] == 1
+    assert last["loss"] < 0.1  # log 2 is the least where each copy is a negative

@@ -91,7 +91,7 @@ def test_what_fills_a_batch_is_in_no_accuracy():
     metric.update_state(np.array([0, 1, 2, -1]), vectors, np.array([1, 1, 1, 0], "float32"))
     assert float(metric.result()) == 1.0
     metric.update_state(np.array([0, 1, 2, 3]), vectors, np.ones(4, "float32"))
-    assert float(metric.result()) == pytest.approx(6 / 7)
+    assert float(metric.result()) == pytest.approx(5.75 / 7)  # 2 and 4 are level
 
 
 @pytest.mark.skipif(keras.backend.backend() == "torch", reason="Keras trains on one device there")

@@ -6,12 +6,16 @@ import weakref
 import keras
 import numpy as np
 
+from keras_posenc import backend
 from keras_posenc.files.untrusted import quote
 from keras_posenc.models.model import model_on
 from keras_posenc.models.pooling import MaskedPooling
+from keras_posenc.processes.replicas import fill, filled_size
 from keras_posenc.retrieval.prediction import predicted
 from keras_posenc.text.documents import check_list
 from keras_posenc.training.stretching.windows import most_central, window_starts
+
+HEAD_ROWS = 1024  # means in a batch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,7 +121,7 @@ def embed_spans(model, texts, spans, verbose="auto"):
             counts[row] += len(tokens)
     _check_counts(counts, spans, first_row)
     means = (sums / counts[:, None]).astype("float32")
-    vectors = means if head is None else head.predict(means, verbose=0)
+    vectors = means if head is None else _of_head(head, means)
     starts, ends = np.array([span for of_text in spans for span in of_text], int).T
     return ChunkVectors(vectors, np.repeat(np.arange(len(texts)), sizes), starts, ends)
 
@@ -161,7 +165,17 @@ def _cut(model):
     encoder = model_on(model, features, "features")
     if pooling is model.layers[-1]:
         return encoder, None
-    return encoder, keras.Model(pooling.output, model.output, name="head")
+    return encoder, _Head(pooling.output, model.output, name="head")
+
+
+class _Head(backend.SafeTrainer, keras.Model):
+    """The layers behind the pooling."""
+
+
+def _of_head(head, means):
+    """What a model makes of rows (N, D), in batches that several devices can share."""
+    found = head.predict(fill(means), batch_size=filled_size(HEAD_ROWS), verbose=0)
+    return found[: len(means)]
 
 
 def _windows(model, number, text, spans, first_row):
@@ -181,27 +195,33 @@ def _windows(model, number, text, spans, first_row):
         )
     starts = window_starts(len(ids), size, max(1, size - size // 4))
     chosen = most_central(len(ids), size, starts)
-    # A token of spaces alone is empty, and stands in or beside a span.
-    empty = offsets[:, 0] == offsets[:, 1]
-    tokens_of = [
-        np.flatnonzero((offsets[:, 0] < end + empty) & (offsets[:, 1] > start - empty))
-        for start, end in spans
-    ]
     before, last = tokenizer.assemble([-1])[0].index(-1) + taken, len(ids) - 1
     windows = []
-    for index, start in enumerate(starts):
-        token_ids, segment_ids = tokenizer.assemble(prefix + ids[start : start + size])
-        members = []
-        for row, tokens in enumerate(tokens_of, first_row):
-            inside = tokens[chosen[tokens] == index]
-            if len(inside):
-                places = inside - start + before
-                # With its special tokens one span over a whole text has the vector of the text.
-                opening = range(before) if inside[0] == 0 else ()
-                closing = range(places[-1] + 1, len(token_ids)) if inside[-1] == last else ()
-                members.append((row, np.array([*opening, *places, *closing])))
-        windows.append(_Window(token_ids, segment_ids, members))
+    for start in starts:
+        windows.append(_Window(*tokenizer.assemble(prefix + ids[start : start + size]), []))
+    for row, tokens in enumerate(_tokens_of(offsets, spans), first_row):
+        for inside in np.split(tokens, np.flatnonzero(np.diff(chosen[tokens])) + 1):
+            if not len(inside):
+                continue
+            index = chosen[inside[0]]
+            window, places = windows[index], inside - starts[index] + before
+            # With its special tokens one span over a whole text has the vector of the text.
+            opening = range(before) if inside[0] == 0 else ()
+            closing = range(places[-1] + 1, len(window.token_ids)) if inside[-1] == last else ()
+            window.members.append((row, np.array([*opening, *places, *closing])))
     return [window for window in windows if window.members]
+
+
+def _tokens_of(offsets, spans):
+    """Yields the numbers of the tokens that lie in each span, in time linear in their number."""
+    # A token of spaces alone is empty, and stands in or beside a span.
+    empty = offsets[:, 0] == offsets[:, 1]
+    first, last = offsets[:, 0] - empty, offsets[:, 1] + empty
+    order = np.argsort(first, kind="stable")
+    first, reached = first[order], np.maximum.accumulate(last[order])
+    for start, end in spans:
+        near = order[np.searchsorted(reached, start, "right") : np.searchsorted(first, end)]
+        yield np.sort(near[last[near] > start])
 
 
 def _features(model, encoder, windows, verbose):

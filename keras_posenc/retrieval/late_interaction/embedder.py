@@ -24,8 +24,9 @@ from keras_posenc.retrieval.late_interaction.vectors import MultiVectors, maxsim
 from keras_posenc.retrieval.opening import read_encoder
 from keras_posenc.retrieval.prediction import predicted
 from keras_posenc.retrieval.saving import layer_arrays, module_arrays, save_as_read
-from keras_posenc.text import ClassLabels, TextBatches
+from keras_posenc.text import TextBatches
 from keras_posenc.text.documents import kind_of_all
+from keras_posenc.text.labels import TextNumbers
 from keras_posenc.text.truncation import tell_truncation
 
 # The similarities that `maxsim` is read for: PyLate's name, and those of former versions.
@@ -162,8 +163,8 @@ class LateInteraction(Embedder):
         Args:
             groups: list of tuples (query, document, further documents) of str, all of one size.
             labels: list of int: rows of the same number belong together, and are no negatives of
-                each other; by default each query's own number. Or `Labels`, such as `FloatLabels`
-                of the scores of a teacher.
+                each other. Or `Labels`, such as `FloatLabels` of the scores of a teacher. Default:
+                the numbers of all texts, by their tokens, as `MaxSimRanking` takes them.
             **options: of `TextBatches`, such as `token_budget`, `shuffle` and `seed`.
 
         Returns:
@@ -182,9 +183,6 @@ class LateInteraction(Embedder):
                     f"Group {number} must be a tuple (query, document, ...) of str. Received: "
                     f"{quote(group)}"
                 )
-        if labels is None:
-            order = {}
-            labels = [order.setdefault(group[0], len(order)) for group in groups]
         queries = self._rows([group[0] for group in groups], self.query)
         flat = [text for group in groups for text in group[1:]]
         documents = iter(self._rows(flat, self.document))
@@ -194,7 +192,7 @@ class LateInteraction(Embedder):
         ]
         return TextBatches(
             rows,
-            ClassLabels(labels) if isinstance(labels, list) else labels,
+            TextNumbers(()) if labels is None else labels,
             tokenizer=self._padded,
             max_length=None,
             apart=True,

@@ -4,7 +4,7 @@ from keras_posenc.text.labels.answer_span import SpanLabels
 from keras_posenc.text.labels.protocol import Labels
 from keras_posenc.text.labels.sequences import NextTokenLabels
 from keras_posenc.text.labels.tags import TagLabels, tag_names
-from keras_posenc.text.labels.whole import ClassLabels, FloatLabels, MultiLabels
+from keras_posenc.text.labels.whole import ClassLabels, FloatLabels, MultiLabels, TextNumbers
 
 __all__ = [
     "ClassLabels",
@@ -14,5 +14,6 @@ __all__ = [
     "NextTokenLabels",
     "SpanLabels",
     "TagLabels",
+    "TextNumbers",
     "tag_names",
 ]

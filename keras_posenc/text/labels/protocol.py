@@ -17,6 +17,7 @@ class Labels:
     Attributes:
         classes: list of str or None. The names of the classes in the order of their ids.
         of_tokens: bool. Whether labels belong to positions in a row, not to a text as a whole.
+        of_sides: bool. Whether `encode` reads the rows of all texts of a tuple, not only the first.
         needs_offsets: bool. Whether `encode` reads the position of each token in its text.
 
     Example:
@@ -29,7 +30,7 @@ class Labels:
     [1, 3]
     """
 
-    of_tokens = needs_offsets = False
+    of_tokens = of_sides = needs_offsets = False
     classes = None
 
     def __init__(self, values=None):

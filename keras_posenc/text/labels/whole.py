@@ -4,6 +4,7 @@ import numpy as np
 
 from keras_posenc.files.untrusted import quote
 from keras_posenc.text.labels.protocol import Labels, class_id, class_ids
+from keras_posenc.text.same_texts import tokens_digest
 
 MOST_IDS = 2**31  # of int32
 
@@ -95,6 +96,42 @@ class MultiLabels(Labels):
 
     def encode(self, texts, rows):
         return None if self.values is None else self._hot[[row.text for row in rows]]
+
+
+class TextNumbers(Labels):
+    """The numbers of the texts of each tuple, for losses that compare the rows of a batch.
+
+    Targets are (B, S) int32. Texts with the same tokens have the same number in a batch.
+
+    Args:
+        values: anything but None, which is for texts that are not compared.
+
+    Example:
+
+    >>> tuples = [([5], [7]), ([6], [7]), ([5], [8])]  # of token ids
+    >>> rows = [tuple((ids, [0] * len(ids)) for ids in each) for each in tuples]
+    >>> batches = TextBatches(rows, TextNumbers(()), apart=True, shuffle=False)
+    >>> batches[0][1].tolist()
+    [[0, 2], [1, 2], [0, 3]]
+    """
+
+    of_sides = True
+
+    def check_count(self, count):
+        """The numbers are those of the tokens."""
+
+    def encode(self, texts, rows):
+        if self.values is None:
+            return None
+        # Digests, because texts may be encoded a part at a time.
+        digests = [tokens_digest(row.token_ids, row.segment_ids) for row in rows]
+        return np.array(digests).reshape(len(texts), -1)
+
+    def pad(self, entries, width):
+        # Small numbers: Keras turns targets into floats.
+        entries = np.array(entries)
+        _, numbers = np.unique(entries, return_inverse=True)
+        return numbers.reshape(entries.shape).astype("int32"), None
 
 
 class FloatLabels(Labels):

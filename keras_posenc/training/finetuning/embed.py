@@ -12,9 +12,11 @@ from keras_posenc.losses.similarity import InBatchAccuracy
 from keras_posenc.metrics.scores import unit_rows
 from keras_posenc.models.sentence_embedding import embedder
 from keras_posenc.models.similarity import similarity
-from keras_posenc.text import ClassLabels, FloatLabels, Texts, read_texts
+from keras_posenc.text import FloatLabels, Texts, read_texts
 from keras_posenc.text.files import FilePart
 from keras_posenc.text.groups import read_groups
+from keras_posenc.text.labels import TextNumbers
+from keras_posenc.text.same_texts import text_numbers
 from keras_posenc.training.finetuning.embedding_losses import check_loss, loss_of
 from keras_posenc.training.finetuning.embedding_measures import distilled, ranked, scored
 from keras_posenc.training.finetuning.passages import (
@@ -225,14 +227,8 @@ class Embed(FinetuneTask):
     def check_settings(self, label_names):
         self.make_loss(label_names)
 
-    def targets(self, documents):
-        if documents.labels[0] is not None:
-            return documents.labels
-        order = {}  # rows of one anchor have one number
-        return [order.setdefault(group[0], len(order)) for group in documents.texts]
-
     def labels(self, label_names, values=None):
-        return (FloatLabels if _has_scores(label_names) else ClassLabels)(values)
+        return (FloatLabels if _has_scores(label_names) else TextNumbers)(values)
 
     def training_options(self):
         return {"apart": True}
@@ -291,11 +287,12 @@ class Embed(FinetuneTask):
         if finetuned.label_names == IN_DOCUMENT:
             return self._measure_passages(finetuned, documents)
         groups = [finetuned.with_prompts(group) for group in documents.texts]
-        texts = list(dict.fromkeys(text for group in groups for text in group))
-        order = {text: number for number, text in enumerate(texts)}
+        texts = [text for group in groups for text in group]
+        firsts, numbers = np.unique(text_numbers(texts, finetuned.tokenizer), return_inverse=True)
         # The texts have their prompts already.
-        vectors, lengths = dataclasses.replace(finetuned, prompt="").judged(texts, verbose)
-        groups = np.array([[order[text] for text in group] for group in groups])
+        plain = dataclasses.replace(finetuned, prompt="")
+        vectors, lengths = plain.judged([texts[first] for first in firsts], verbose)
+        groups = numbers.reshape(len(groups), -1)
         lengths = lengths[groups].max(axis=1)
         if not _has_scores(finetuned.label_names):
             return ranked(vectors, groups, lengths)
@@ -317,11 +314,12 @@ class Embed(FinetuneTask):
             found = batches.restore_order(model.predict(batches, verbose=0))[:, :2]
             vectors[whole] = unit_rows(found.reshape(-1, found.shape[-1])).reshape(found.shape)
             lengths[whole] = batches.lengths
-        texts = [(query, None) for query, *_ in documents.texts]
-        texts += [(document, passage) for _, document, passage in documents.texts]
-        order = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-        numbers = np.array([order[text] for text in texts])
-        every = np.zeros((len(order), vectors.shape[-1]), "float32")
+        tokenizer = finetuned.tokenizer
+        sides = [text_numbers(list(side), tokenizer) for side in zip(*documents.texts, strict=True)]
+        queries, *places = sides
+        _, passages = np.unique(np.stack(places), axis=1, return_inverse=True)
+        numbers = np.concatenate([queries, len(queries) + passages.ravel()])
+        every = np.zeros((2 * len(queries), vectors.shape[-1]), "float32")
         every[numbers] = np.concatenate([vectors[:, 0], vectors[:, 1]])
         return ranked(every, numbers.reshape(2, -1).T, lengths)
 

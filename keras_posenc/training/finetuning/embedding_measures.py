@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from keras_posenc.losses.similarity import TIE
 from keras_posenc.metrics.scores import by_lengths, pearson, spearman, wilson
 
 ROWS = 1024  # anchors that are compared with all candidates at a time
@@ -22,23 +23,32 @@ def scored(vectors, groups, true, lengths):
 
 
 def ranked(vectors, groups, lengths):
-    """Where each positive stands among all texts that are no anchor of it."""
+    """Where each positive stands among all texts that do not belong to its anchor.
+
+    Of texts that are equally near, each order is as likely: scores are their means over all orders.
+    """
     candidates = np.unique(groups[:, 1:])
     belongs = {}
     for anchor, positive in groups[:, :2].tolist():
         belongs.setdefault(anchor, []).append(positive)
-    ranks = []
+    nearer, level = [], []
     for start in range(0, len(groups), ROWS):
         part = groups[start : start + ROWS]
         cosines = vectors[part[:, 0]] @ vectors[candidates].T
         for row, (anchor, positive) in zip(cosines, part[:, :2].tolist(), strict=True):
             positive_cosine = row[np.searchsorted(candidates, positive)]
             others = ~np.isin(candidates, [*belongs[anchor], anchor])
-            ranks.append(1 + int((row[others] >= positive_cosine).sum()))
-    ranks = np.array(ranks)
+            gaps = row[others] - positive_cosine
+            nearer.append(int((gaps > TIE).sum()))
+            level.append(1 + int((np.abs(gaps) <= TIE).sum()))
+    nearer, level = np.array(nearer), np.array(level)
+    # The sums of 1 / rank up to each rank; their differences are those over the ranks of a tie.
+    sums = np.concatenate([[0], np.cumsum(1 / np.arange(1, (nearer + level).max() + 1))])
+    reciprocal = (sums[nearer + level] - sums[nearer]) / level
+    right = (nearer == 0) / level
     return {
-        **by_lengths(lambda chosen: _accuracy(ranks[chosen] == 1), lengths),
-        "mean_reciprocal_rank": float((1 / ranks).mean()),
+        **by_lengths(lambda chosen: _accuracy(right[chosen]), lengths),
+        "mean_reciprocal_rank": float(reciprocal.mean()),
     }
 
 
@@ -47,7 +57,10 @@ def distilled(vectors, groups, teacher, lengths):
     the correlations of the margins between the first document and each other one."""
     products = vectors[groups[:, :1]] * vectors[groups[:, 1:]]
     cosines = products.sum(axis=2, dtype="float64")
-    same = cosines.argmax(axis=1) == teacher.argmax(axis=1)
+    best = cosines >= cosines.max(axis=1, keepdims=True) - TIE
+    # A copy of the text that the teacher prefers is that text.
+    chosen = np.take_along_axis(groups[:, 1:], teacher.argmax(axis=1)[:, None], axis=1)
+    same = (best & (groups[:, 1:] == chosen)).sum(axis=1) / best.sum(axis=1)
     true, found = ((x[:, :1] - x[:, 1:]).ravel() for x in (teacher, cosines))
     return {
         **by_lengths(lambda chosen: _accuracy(same[chosen]), lengths),
@@ -57,4 +70,4 @@ def distilled(vectors, groups, teacher, lengths):
 
 
 def _accuracy(right):
-    return {"accuracy": float(right.mean()), "interval": wilson(int(right.sum()), len(right))}
+    return {"accuracy": float(right.mean()), "interval": wilson(float(right.sum()), len(right))}
