@@ -10,7 +10,7 @@ try:
 except ImportError:
     raise ImportError("This adapter needs Haystack: pip install haystack-ai") from None
 
-from keras_posenc.adapters.sides import Sides
+from keras_posenc.adapters.sides import Sides, check_opening, stored_opening
 
 
 @component
@@ -22,6 +22,7 @@ class HaystackTextEmbedder:
     """
 
     def __init__(self, model, **opening):
+        check_opening(model, opening)
         self.model, self.opening, self._sides = model, opening, None
 
     def warm_up(self):
@@ -30,7 +31,7 @@ class HaystackTextEmbedder:
 
     def to_dict(self):
         """The settings, as a pipeline stores them."""
-        return default_to_dict(self, model=str(self.model), **self.opening)
+        return default_to_dict(self, **stored(self))
 
     @component.output_types(embedding=list[float])
     def run(self, text: str):
@@ -51,6 +52,7 @@ class HaystackDocumentEmbedder:
     """
 
     def __init__(self, model, chunks=None, **opening):
+        check_opening(model, opening)
         self.model, self.chunks, self.opening, self._sides = model, chunks, opening, None
 
     def warm_up(self):
@@ -59,7 +61,7 @@ class HaystackDocumentEmbedder:
 
     def to_dict(self):
         """The settings, as a pipeline stores them."""
-        return default_to_dict(self, model=str(self.model), chunks=self.chunks, **self.opening)
+        return default_to_dict(self, chunks=self.chunks, **stored(self))
 
     @component.output_types(documents=list[Document])
     def run(self, documents: list[Document]):
@@ -88,3 +90,11 @@ class HaystackDocumentEmbedder:
             for vector, text, start, end in rows
         ]
         return {"documents": chunks}
+
+
+def stored(embedder):
+    """The settings of a component. An open model may have changed since it was opened, so that its
+    fingerprint is stored, which is compared when the pipeline runs."""
+    if hasattr(embedder.model, "predict"):
+        return Sides(embedder.model).stored()
+    return stored_opening(embedder.model, embedder.opening)

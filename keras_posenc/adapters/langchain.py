@@ -14,13 +14,25 @@ class LangChainEmbeddings(Embeddings):
     Args:
         model, **opening: as in `Sides`.
 
+    Attributes:
+        model: str. The name of the directory with a hash of all that decides its vectors: the
+            namespace of a cache.
+
     Example:
 
-        store = InMemoryVectorStore(LangChainEmbeddings("all-MiniLM-L6-v2", max_length=2048))
+        embeddings = LangChainEmbeddings("all-MiniLM-L6-v2", max_length=2048)
+        store = InMemoryVectorStore(embeddings)
+        cached = CacheBackedEmbeddings.from_bytes_store(
+            embeddings, LocalFileStore("cache"), namespace=embeddings.model,
+            query_embedding_cache=True)
     """
 
     def __init__(self, model, **opening):
         self.sides = Sides(model, **opening)
+
+    @property
+    def model(self):
+        return f"{self.sides.name}@{self.sides.fingerprint}"
 
     def embed_documents(self, texts):
         """Lists of floats, one per document."""

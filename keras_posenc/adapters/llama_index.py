@@ -13,8 +13,12 @@ from keras_posenc.adapters.sides import Sides
 class LlamaIndexEmbedding(BaseEmbedding):
     """An embedder as LlamaIndex calls it.
 
+    `to_dict` states everything that decides the vectors, by which LlamaIndex's caches know them
+    again.
+
     Args:
-        model, **opening: as in `Sides`.
+        model, **opening: as in `Sides`. Also the fields of `BaseEmbedding`, such as
+            `embed_batch_size`.
 
     Example:
 
@@ -23,14 +27,20 @@ class LlamaIndexEmbedding(BaseEmbedding):
 
     _sides: Sides = PrivateAttr()
 
-    def __init__(self, model, **opening):
-        super().__init__(model_name=str(model))
-        self._sides = Sides(model, **opening)
+    def __init__(self, model, *, model_name=None, **opening):
+        fields = {name: opening.pop(name) for name in BaseEmbedding.model_fields if name in opening}
+        sides = Sides(model, **opening)
+        super().__init__(model_name=sides.name if model_name is None else model_name, **fields)
+        self._sides = sides
 
     @classmethod
     def class_name(cls):
         """The name under which LlamaIndex stores settings."""
         return "LlamaIndexEmbedding"
+
+    def to_dict(self, **kwargs):
+        """The settings, from which `from_dict` makes the same."""
+        return {**super().to_dict(**kwargs), **self._sides.stored()}
 
     def _get_query_embedding(self, query):
         return self._sides.encode_queries([query])[0].tolist()

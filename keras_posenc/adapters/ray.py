@@ -1,4 +1,7 @@
-"""Ray Data: callables for `map_batches`, which open the model once per worker."""
+"""Ray Data: callables for `map_batches`, which open the model once per worker.
+
+A batch is a dict of arrays, a table of pyarrow or a data frame of pandas, and stays of its kind.
+"""
 
 import numpy as np
 
@@ -25,10 +28,10 @@ class RayEmbedder:
         self.sides, self.text, self.output = Sides(model, **opening), text, output
 
     def __call__(self, batch):
-        """The batch, a dict of arrays, with the vectors of its texts."""
-        texts = _texts(batch, self.text)
+        """The batch with the vectors of its texts."""
+        texts = _texts(batch, self.text, [self.output], f"output={self.output!r}")
         vectors = self.sides.encode_documents(texts) if texts else self.sides.no_vectors()
-        return {**batch, self.output: vectors}
+        return _with(batch, {self.output: vectors})
 
 
 class RayPredictor:
@@ -56,22 +59,49 @@ class RayPredictor:
         self.columns, self.text, self.prefix = PredictionColumns(model, **opening), text, prefix
 
     def __call__(self, batch):
-        """The batch, a dict of arrays, with the predictions for its texts."""
-        found = self.columns.of(_texts(batch, self.text))
-        found = {
-            f"{self.prefix}{name}": _array(values, self.columns.types[name])
-            for name, values in found.items()
-        }
-        if taken := sorted(found.keys() & batch.keys()):
-            raise ValueError(
-                f"prefix={self.prefix!r}: the batch has a column {taken[0]!r} already. Give "
-                "another prefix."
-            )
-        return {**batch, **found}
+        """The batch with the predictions for its texts."""
+        types = {f"{self.prefix}{name}": kind for name, kind in self.columns.types.items()}
+        texts = _texts(batch, self.text, types, f"prefix={self.prefix!r}")
+        found = zip(types.items(), self.columns.of(texts).values(), strict=True)
+        return _with(batch, {name: _array(values, kind) for (name, kind), values in found})
 
 
-def _texts(batch, name):
-    return np.asarray(batch[name]).tolist()
+def _texts(batch, text, new, argument):
+    """The list of texts of a batch, which has none of the new columns."""
+    names = list(getattr(batch, "column_names", batch))  # of a table of pyarrow
+    if text not in names:
+        raise ValueError(
+            f"`text` must be a column of the batch, which has {', '.join(map(repr, names))}. "
+            f"Received: {text!r}"
+        )
+    if taken := sorted(set(new) & set(names)):
+        raise ValueError(
+            f"{argument}: the batch has a column {taken[0]!r} already. Give another "
+            f"{argument.partition('=')[0]}."
+        )
+    column = batch[text]
+    return column.to_pylist() if hasattr(column, "to_pylist") else np.asarray(column).tolist()
+
+
+def _with(batch, columns):
+    """A batch with further columns."""
+    if hasattr(batch, "append_column"):
+        for name, values in columns.items():
+            batch = batch.append_column(name, [_arrow(values)])
+        return batch
+    if hasattr(batch, "assign"):
+        return batch.assign(**{name: list(values) for name, values in columns.items()})
+    return {**batch, **columns}
+
+
+def _arrow(values):
+    """An array of pyarrow: of vectors one of lists of as many numbers each."""
+    import pyarrow
+
+    if values.ndim == 1:
+        return pyarrow.array(values.tolist())
+    flat = pyarrow.array(np.ascontiguousarray(values).reshape(-1))
+    return pyarrow.FixedSizeListArray.from_arrays(flat, values.shape[1])
 
 
 def _array(values, kind):

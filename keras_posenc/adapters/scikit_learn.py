@@ -1,15 +1,17 @@
 """scikit-learn: a classifier of long texts with `fit`, `predict` and `predict_proba`."""
 
+import dataclasses
 import tempfile
 
 import numpy as np
 
 from keras_posenc.metrics.scores import softmax
+from keras_posenc.text.documents import texts_of
 from keras_posenc.training import finetune, load_finetuned
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
-    from sklearn.utils.validation import check_is_fitted
+    from sklearn.exceptions import NotFittedError
 except ImportError:
     raise ImportError("This adapter needs scikit-learn: pip install scikit-learn") from None
 
@@ -42,52 +44,90 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         self.checkpoint, self.max_length = checkpoint, max_length
         self.epochs, self.settings = epochs, settings
 
-    def fit(self, X, y):
+    def __getattr__(self, name):
+        if name in ("classes_", "model_"):
+            raise NotFittedError(f"This TextClassifier has no {name} yet: call `fit` first.")
+        raise AttributeError(f"TextClassifier has no attribute {name!r}")
+
+    def fit(self, X, y, sample_weight=None):
         """Trains on texts X and labels y; returns the estimator."""
-        self.classes_, numbers = np.unique(np.asarray(y), return_inverse=True)
-        names = list(map(_class_name, numbers))
-        settings = {"verbose": 0, **self._named(self.settings or {})}
+        if sample_weight is not None:
+            raise ValueError(
+                "`sample_weight` is not supported: weight whole classes, with settings="
+                '{"task": Classify(class_weight="balanced")}.'
+            )
+        texts, classes, numbers = texts_of(X, "X"), *_classes(y)
+        settings = {"verbose": 0, **_named(self.settings or {}, classes)}
         with tempfile.TemporaryDirectory() as output:
             finetune(
                 self.checkpoint,
-                (list(map(str, X)), names),
+                (texts, list(map(_class_name, numbers))),
                 output,
                 max_length=self.max_length,
                 epochs=self.epochs,
                 **settings,
             )
-            self.model_ = load_finetuned(output)
+            self.model_, self.classes_ = load_finetuned(output), classes
         return self
-
-    def _named(self, settings):
-        """The settings with the names of the classes in place of their labels."""
-        settings = dict(settings)
-        for role in ("validation", "test"):
-            if isinstance(settings.get(role), tuple) and len(settings[role]) == 2:
-                texts, labels = settings[role]
-                settings[role] = list(map(str, texts)), [self._name(each) for each in labels]
-        weights = settings.get("class_weight")
-        if isinstance(weights, dict):
-            settings["class_weight"] = {self._name(each): weights[each] for each in weights}
-        return settings
-
-    def _name(self, label):
-        found = np.flatnonzero(self.classes_ == label)
-        if not len(found):
-            raise ValueError(
-                f"`settings` has the label {label!r}, which is none of the {len(self.classes_)} "
-                f"that `fit` was given: {', '.join(map(repr, self.classes_[:10].tolist()))}."
-            )
-        return _class_name(found[0])
 
     def predict_proba(self, X):
         """Probabilities (N, C), in the order of `classes_`."""
-        check_is_fitted(self, "model_")
-        return softmax(self.model_.predict(list(map(str, X)), verbose=0))
+        return softmax(self.model_.predict(texts_of(X, "X"), verbose=0))
 
     def predict(self, X):
         """The most probable label of each text."""
         return self.classes_[self.predict_proba(X).argmax(axis=-1)]
+
+
+def _named(settings, classes):
+    """The settings with the names of the classes in place of their labels."""
+    settings = dict(settings)
+    for role in ("validation", "test"):
+        if isinstance(settings.get(role), tuple) and len(settings[role]) == 2:
+            texts, labels = settings[role]
+            names = [_name_of(label, classes) for label in labels]
+            settings[role] = texts_of(texts, role), names
+    weights = settings.get("class_weight")
+    if isinstance(weights, dict):
+        settings["class_weight"] = _named_weights(weights, classes)
+    task = settings.get("task")
+    if isinstance(getattr(task, "class_weight", None), dict):
+        weights = _named_weights(task.class_weight, classes)
+        settings["task"] = dataclasses.replace(task, class_weight=weights)
+    return settings
+
+
+def _named_weights(weights, classes):
+    return {_name_of(label, classes): weight for label, weight in weights.items()}
+
+
+def _name_of(label, classes):
+    found = np.flatnonzero(classes == label)
+    if not len(found):
+        raise ValueError(
+            f"`settings` has the label {label!r}, which is none of the {len(classes)} that `fit` "
+            f"was given: {', '.join(map(repr, classes[:10].tolist()))}."
+        )
+    return _class_name(found[0])
+
+
+def _classes(y):
+    """The labels of the classes, and the number of the class of each text."""
+    labels = np.asarray(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:  # a column of a data frame
+        labels = labels[:, 0]
+    if labels.ndim != 1:
+        raise ValueError(
+            "`y` must have one label per text. Of one-hot rows, give np.argmax(y, axis=1); several "
+            'labels of a text are for finetune(task="multilabel"). Received: shape '
+            f"{labels.shape}"
+        )
+    if len(missing := [label for label in labels if label is None or label != label]):
+        raise ValueError(f"`y` must have a label for each text. Received: {missing[0]}")
+    classes, numbers = np.unique(labels, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(f"`y` must have two classes or more. Received: {classes.tolist()}")
+    return classes, numbers
 
 
 def _class_name(number):

@@ -24,7 +24,7 @@ from keras_posenc.files.untrusted import (
     quote,
     shorten,
 )
-from keras_posenc.folders.download import local_path
+from keras_posenc.folders.download import local_path, unfinished
 from keras_posenc.folders.hub_names import from_hub
 from keras_posenc.folders.lora import base_of
 
@@ -183,6 +183,7 @@ def _in_directory(path):
     there = shorten(", ".join(sorted(os.listdir(path)))) or "nothing"
     raise FileNotFoundError(
         f"{path} holds no checkpoint. Looked for {', '.join(IN_A_DIRECTORY)}; there is {there}."
+        f"{unfinished(path)}"
     )
 
 

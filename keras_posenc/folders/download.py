@@ -4,12 +4,15 @@ import contextlib
 import functools
 import importlib.util
 import os
+import pathlib
+import re
 import sys
 
 from keras_posenc.files.untrusted import shorten
 from keras_posenc.folders.hub_names import NAME, from_hub
 
 PREFIX = "hf:/"
+IN_CACHE = re.compile(r"models--([\w.-]+?)--([\w.-]+)")
 # Of a repository, the files that are read. A file of PyTorch (.bin, .pt) is a pickle: never.
 SETTINGS = (
     "config.json",
@@ -56,7 +59,8 @@ PARTS = ("[0-9]*_*/model.safetensors", "adapter_model.safetensors")
 
 
 def local_path(path):
-    """A path as it is, or for `hf://owner/name` that of its copy in the cache of the Hub.
+    """A path as it is, or that of a copy in the cache of the Hub: of `hf://owner/name`, or of the
+    cache's folder of a model, `models--owner--name`.
 
     What is not in the cache yet is downloaded by `huggingface_hub`, and listed on standard error
     with its size. Without that package, or a network, the path stays as it is.
@@ -65,7 +69,9 @@ def local_path(path):
         path: str, path, or anything else, which is returned unchanged.
 
     Raises:
-        FileNotFoundError: if the Hub has no such model, or none with weights that are read.
+        FileNotFoundError: if the Hub has no such model, or none with weights that are read, or a
+            folder of the cache has no copy.
+        ValueError: if it has several.
 
     Example:
 
@@ -75,12 +81,47 @@ def local_path(path):
     if not isinstance(path, (str, os.PathLike)):
         return path
     name = os.fspath(path)
-    if not isinstance(name, str) or not name.startswith(PREFIX) or not _has_hub():
+    if not isinstance(name, str):
+        return path
+    if IN_CACHE.fullmatch(os.path.basename(os.path.normpath(name))) and os.path.isdir(name):
+        return type(path)(_snapshot(pathlib.Path(name)))
+    if not name.startswith(PREFIX) or not _has_hub():
         return path
     name, _, revision = name.removeprefix(PREFIX).lstrip("/").partition("@")
     if not NAME.fullmatch(name) or os.path.exists(path):
         return path
     return type(path)(_download(name, revision or None))
+
+
+def _snapshot(folder):
+    """The copy of a model in its folder of the cache: that of the branch main, or the only one."""
+    found = {each.name: each for each in folder.glob("snapshots/*") if each.is_dir()}
+    main = folder / "refs" / "main"
+    named = main.read_text().strip() if main.is_file() else None
+    if named in found or len(found) == 1:
+        return found.get(named) or next(iter(found.values()))
+    if found:
+        raise ValueError(
+            f"{folder} holds {len(found)} copies of a model: give one of "
+            f"{shorten(', '.join(map(str, sorted(found.values()))))}."
+        )
+    raise FileNotFoundError(f"{folder} has no snapshot of the model.{unfinished(folder)}")
+
+
+def unfinished(folder):
+    """The end of an error about a folder that lacks files: whether its download was interrupted.
+
+    Args:
+        folder: `pathlib.Path`, of the cache of the Hub, of a snapshot in it, or what `hf download
+            --local-dir` writes into.
+    """
+    cached = next((p for p in (folder, *folder.parents) if IN_CACHE.fullmatch(p.name)), None)
+    parts = (cached / "blobs") if cached else (folder / ".cache" / "huggingface" / "download")
+    if not any(parts.glob("**/*.incomplete")):
+        return ""
+    name = "owner/name" if cached is None else "/".join(IN_CACHE.fullmatch(cached.name).groups())
+    where = f" --local-dir {folder}" if cached is None else ""
+    return f" Its download was interrupted: finish it with hf download {name}{where}"
 
 
 def _has_hub():

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import io
 import os
 
@@ -17,6 +16,7 @@ from keras_posenc.processes.together import is_first
 from keras_posenc.retrieval.embedders import Opening
 from keras_posenc.retrieval.embedding_record import EmbeddingRecord
 from keras_posenc.retrieval.former import former_arguments
+from keras_posenc.retrieval.identity import identity_of, plain
 from keras_posenc.retrieval.readings import Chunks, LateSpans
 from keras_posenc.retrieval.vector_files import check_output, ids_of, json_lines, write_vectors
 from keras_posenc.text import read_texts
@@ -158,10 +158,10 @@ def _in_parts(opening, texts, text, part, size, side, ids, record, devices, verb
     stream = TextStream(texts, text)  # checks every line before the model is opened
     stream.check()
     _check_spans(opening.reading, len(stream))
-    settings = {name: _plain(value) for name, value in opening.arguments.items()}
+    settings = {name: plain(value) for name, value in opening.arguments.items()}
     settings |= {"kind": opening.kind.__name__, "side": side, "text": text}
     if opening.embedder is not None:  # it may have changed since its directory was read
-        settings["open"] = _digest(opening.embedder)
+        settings["open"] = identity_of(opening.embedder)
     rows = part(range(len(stream)))
     output, reading = record.output, opening.reading
     with _computing(opening, side, devices) as vectors_of:
@@ -185,29 +185,14 @@ def _in_parts(opening, texts, text, part, size, side, ids, record, devices, verb
     return np.load(output, mmap_mode="r") if ids is None else len(rows)
 
 
-def _digest(embedder):
-    """A digest of the weights and the prompts of an open model."""
-    found = hashlib.sha256(repr((embedder.prompt, getattr(embedder, "sides", None))).encode())
-    for array in embedder.model.get_weights():
-        found.update(np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()[:16]
-
-
 def _record(output, opening, texts, text):
     """The record of the vectors: how they are made, and what queries are to be opened with."""
-    settings = {name: _plain(value) for name, value in opening.arguments.items()}
+    settings = {name: plain(value) for name, value in opening.arguments.items()}
     # What is read whole has the length of the model.
     if isinstance(opening.reading, Chunks):
         settings["max_length"] = None
     settings.pop("token_budget", None)
     return EmbeddingRecord(output, opening.directory, settings, texts, text)
-
-
-def _plain(value):
-    """A value that JSON can store."""
-    if hasattr(value, "get_config"):
-        return value.get_config()
-    return value if isinstance(value, (int, float, str, list, dict)) else str(value)
 
 
 def _computing(opening, side, devices):

@@ -195,6 +195,21 @@ def is_list(texts):
     return hasattr(texts, "__len__") and not no_list
 
 
+def texts_of(column, name="texts"):
+    """The texts of a list, an array or a column as a list, or an error if one is none.
+
+    Args:
+        column: list, array or Series.
+        name: str. The name of the argument, for errors.
+    """
+    check_list(column, name)
+    if getattr(column, "ndim", 1) != 1:
+        raise TypeError(f"`{name}` must have one axis. Received: shape {column.shape}")
+    texts = column.tolist() if hasattr(column, "tolist") else list(column)
+    kind_of_all(texts)
+    return texts
+
+
 def kind_of_all(texts, first=0):
     """What texts are, "str" or another kind, or an error if one is empty or of another kind.
 
@@ -228,6 +243,8 @@ def _kind(number, text):
         kind, filled = "ids", len(text) and len(parts_of(text)[0])
     else:
         hint = "; to_pylist() of a column of pyarrow has str" if hasattr(text, "as_py") else ""
+        if text is None or type(text).__name__ in ("NAType", "NaTType") or _is_nan(text):
+            hint = "; leave out the rows without a text"
         raise TypeError(
             f"Text {number} is a {type(text).__name__}; give a str, a pair of str or a list of "
             f"ids{hint}."
@@ -235,6 +252,10 @@ def _kind(number, text):
     if not filled:
         raise ValueError(f"Text {number} is empty; leave it out.")
     return kind
+
+
+def _is_nan(value):
+    return isinstance(value, (float, np.floating)) and value != value
 
 
 def is_word(word):

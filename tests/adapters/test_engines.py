@@ -56,6 +56,44 @@ def test_ray_batches(pretrained, expected):
     np.testing.assert_array_equal(found["id"], np.arange(3))
 
 
+def batches():
+    """The same batch as each library has it."""
+    yield "numpy", batch()
+    pyarrow = pytest.importorskip("pyarrow")
+    yield "pyarrow", pyarrow.table({"id": np.arange(3), "text": TEXTS})
+    with contextlib.suppress(ImportError):
+        import pandas
+
+        yield "pandas", pandas.DataFrame({"id": np.arange(3), "text": TEXTS})
+
+
+def test_batches_of_any_kind_stay_of_their_kind(pretrained, expected, finetuned, trained):
+    embedder, several = RayEmbedder(pretrained), RayPredictor(trained("multilabel"), prefix="all_")
+    one = RayPredictor(finetuned)
+    wanted = one(batch())["predicted_label"].tolist(), several(batch())["all_labels"].tolist()
+    for name, given in batches():
+        found = several(one(embedder(given)))
+        assert type(found) is type(given), name
+        rows = (
+            {column: np.asarray(found[column]).tolist() for column in found}
+            if (name != "pyarrow")
+            else found.to_pydict()
+        )
+        np.testing.assert_allclose(rows["vector"], expected, atol=1e-6)
+        assert [list(row) for row in rows["all_labels"]] == wanted[1]
+        assert (rows["id"], rows["predicted_label"]) == ([0, 1, 2], wanted[0])
+        for kind, error in (
+            ({"text": "body"}, "`text` must be a column of the batch, which has 'id', 'text'"),
+            ({"output": "id"}, "output='id': the batch has a column 'id' already"),
+        ):
+            with pytest.raises(ValueError, match=error):
+                RayEmbedder(pretrained, **kind)(given)
+        with pytest.raises(ValueError, match="output='vector': the batch has a column 'vector'"):
+            embedder(found)
+        with pytest.raises(ValueError, match="`text` must be a column.*Received: 'body'"):
+            RayPredictor(finetuned, text="body")(given)
+
+
 def test_a_missing_text_is_an_error_and_no_text(pretrained):
     with pytest.raises(TypeError, match="NoneType"):
         RayEmbedder(pretrained)({"text": np.array(["w1", None])})

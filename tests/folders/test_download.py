@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import keras_posenc
+from keras_posenc.folders.download import local_path
 
 pytest.importorskip("huggingface_hub")
 pytestmark = pytest.mark.once
@@ -226,3 +227,51 @@ def test_without_the_package_a_name_stays_as_it_is(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     assert local_path("hf://owner/name") == "hf://owner/name"
     assert local_path(3) == 3 and local_path("a/b") == "a/b"
+
+
+@pytest.fixture
+def in_cache(pretrained, tmp_path):
+    """The folder of a model in the cache: one commit, as links to blobs."""
+    folder = tmp_path / "models--some-owner--a-name"
+    snapshot, blobs = folder / "snapshots" / COMMIT, folder / "blobs"
+    snapshot.mkdir(parents=True)
+    blobs.mkdir()
+    for number, path in enumerate(sorted(pretrained.iterdir())):
+        shutil.copy(path, blobs / str(number))
+        (snapshot / path.name).symlink_to(f"../../blobs/{number}")
+    return folder
+
+
+def test_a_folder_of_the_cache_is_the_model_in_it(in_cache, pretrained):
+    expected = keras_posenc.embed(pretrained, ["w1 w2"], verbose=0)
+    for path in (in_cache, str(in_cache), f"{in_cache}/"):
+        np.testing.assert_array_equal(keras_posenc.embed(path, ["w1 w2"], verbose=0), expected)
+    other = in_cache / "snapshots" / ("f" * 40)
+    other.mkdir()
+    with pytest.raises(ValueError, match="holds 2 copies of a model: give one of .*snapshots"):
+        keras_posenc.embed(in_cache, ["w1 w2"])
+    (in_cache / "refs").mkdir()
+    (in_cache / "refs" / "main").write_text(COMMIT)
+    assert local_path(in_cache) == in_cache / "snapshots" / COMMIT
+
+
+def test_an_unfinished_download_is_named(in_cache, tmp_path):
+    (in_cache / "snapshots" / COMMIT / "model.keras").unlink()
+    with pytest.raises(
+        FileNotFoundError, match=r"holds no checkpoint.*there is config.json, [^:]*\.$"
+    ):
+        keras_posenc.build_transformer_model(in_cache)
+    (in_cache / "blobs" / "0123.incomplete").write_bytes(b"half")
+    remedy = "Its download was interrupted: finish it with hf download some-owner/a-name$"
+    for path in (in_cache, in_cache / "snapshots" / COMMIT):
+        with pytest.raises(FileNotFoundError, match=f"holds no checkpoint.*{remedy}"):
+            keras_posenc.build_transformer_model(path)
+    local = tmp_path / "local"
+    (local / ".cache" / "huggingface" / "download").mkdir(parents=True)
+    (local / ".cache" / "huggingface" / "download" / "a.incomplete").write_bytes(b"half")
+    shutil.copy(in_cache / "snapshots" / COMMIT / "config.json", local)
+    with pytest.raises(FileNotFoundError, match=f"hf download owner/name --local-dir {local}"):
+        keras_posenc.build_transformer_model(local)
+    shutil.rmtree(in_cache / "snapshots")
+    with pytest.raises(FileNotFoundError, match=f"has no snapshot of the model. {remedy}"):
+        keras_posenc.build_transformer_model(in_cache)

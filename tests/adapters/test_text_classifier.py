@@ -1,0 +1,93 @@
+"""What scikit-learn's estimator takes: texts, one label each, of two classes or more."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+
+from keras_posenc.adapters import TextClassifier
+from keras_posenc.training import Classify
+
+pytestmark = [pytest.mark.once, pytest.mark.filterwarnings("ignore")]
+
+TEXTS, LABELS = ["w1 w4", "w2 w3", "w5 w1", "w2 w9"], ["a", "b", "a", "b"]
+
+
+@pytest.fixture
+def classifier(pretrained):
+    return TextClassifier(pretrained, max_length=8, epochs=1)
+
+
+@pytest.fixture(scope="module")
+def fitted(pretrained):
+    return TextClassifier(pretrained, max_length=8, epochs=1).fit(TEXTS, LABELS)
+
+
+def columns():
+    """What is no list of texts, and the error."""
+    for wrong in (None, float("nan"), b"w1", 3, np.float32("nan")):
+        yield [*TEXTS[:3], wrong], f"Text 3 is a {type(wrong).__name__}"
+    for wrong in ("w1 w2", {"t": TEXTS}, iter(TEXTS), set(TEXTS), None, np.array([TEXTS])):
+        yield wrong, "`X` must"
+
+
+@pytest.mark.parametrize("texts, error", list(columns()))
+def test_what_is_no_list_of_texts_is_refused(texts, error, classifier, fitted):
+    for call in (lambda: classifier.fit(texts, LABELS), lambda: fitted.predict(texts)):
+        with pytest.raises(TypeError, match=error):
+            call()
+    validated = classifier.set_params(settings={"validation": ([*TEXTS[:3], None], LABELS)})
+    with pytest.raises(TypeError, match="Text 3 is a NoneType.*leave out the rows"):
+        validated.fit(TEXTS, LABELS)
+
+
+def test_what_pandas_has_in_place_of_texts(fitted):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"t": TEXTS, "n": range(4)})
+    assert fitted.predict(frame["t"]).shape == (4,)
+    for wrong in (frame, pandas.Series(["w1", pandas.NA]), pandas.Series(["w1", pandas.NaT])):
+        with pytest.raises(TypeError, match="`X` must be a list|Text 1 is a .*leave out the rows"):
+            fitted.predict(wrong)
+
+
+@pytest.mark.parametrize(
+    "labels, error",
+    [
+        (np.eye(2)[[0, 1, 0, 1]], r"give np.argmax\(y, axis=1\).*Received: shape \(4, 2\)"),
+        (["a"] * 4, r"`y` must have two classes or more. Received: \['a'\]"),
+        (["a", None, "b", "a"], "a label for each text. Received: None"),
+        ([1.0, 2.0, float("nan"), 1.0], "a label for each text. Received: nan"),
+    ],
+)
+def test_labels_that_are_no_classes_are_refused(labels, error, classifier):
+    with pytest.raises(ValueError, match=error):
+        classifier.fit(TEXTS, labels)
+
+
+def test_a_column_of_labels_is_one_label_per_text(classifier):
+    assert classifier.fit(TEXTS, np.array(LABELS)[:, None]).classes_.tolist() == ["a", "b"]
+
+
+def test_weights_of_texts_are_refused_in_a_sentence(classifier):
+    with pytest.raises(ValueError, match="`sample_weight` is not supported: weight whole classes"):
+        classifier.fit(TEXTS, LABELS, sample_weight=[1, 2, 1, 1])
+
+
+def test_weights_of_classes_have_the_names_of_the_labels(classifier):
+    task = Classify(class_weight={"a": 2.0})
+    assert classifier.set_params(settings={"task": task}).fit(TEXTS, LABELS).classes_.size == 2
+    task = Classify(class_weight={"c": 2.0})
+    with pytest.raises(ValueError, match="`settings` has the label 'c', which is none of the 2"):
+        classifier.set_params(settings={"task": task}).fit(TEXTS, LABELS)
+
+
+def test_nothing_is_there_before_fit(classifier):
+    from sklearn.exceptions import NotFittedError
+
+    for read in (lambda: classifier.classes_, lambda: classifier.predict(TEXTS)):
+        with pytest.raises(NotFittedError, match="call `fit` first"):
+            read()
+    assert not hasattr(classifier, "classes_") and not hasattr(classifier, "n_features_in_")
+    with pytest.raises(ValueError):
+        classifier.fit(TEXTS, ["a"] * 4)
+    assert not hasattr(classifier, "classes_")
