@@ -55,8 +55,7 @@ class Sides:
         return "model" if directory is None else pathlib.Path(directory).resolve().name
 
     def stored(self):
-        """The arguments from which another process makes the same, as JSON can store them.
-        """
+        """The arguments from which another process makes the same, as JSON can store them."""
         return {**stored_opening(self.model, {}), "fingerprint": self.fingerprint}
 
     def encode_queries(self, texts):
@@ -98,8 +97,7 @@ def check_opening(model, opening):
 
 
 def stored_opening(model, opening):
-    """A directory and the arguments that it is opened with, as JSON can store them.
-    """
+    """A directory and the arguments that it is opened with, as JSON can store them."""
     directory = model
     if hasattr(model, "predict"):
         directory, opening = getattr(model, "directory", None), getattr(model, "opened_with", {})
