@@ -66,9 +66,9 @@ def attend_in_blocks(q, k, v, grid, rules, block_rows, compute):
     if grid.order_is_index and known and not rules.hooks.all_columns:
         runs = _runs(q.shape[1], k.shape[1], block_rows)
     outputs = []
-    for row_range, column_range in runs:
+    for number, (row_range, column_range) in enumerate(runs):
         visible = {key: _cut(x, key, row_range, column_range) for key, x in tensors.items()}
-        outputs.append(run(block, visible, block_rows, carry))
+        outputs.append(run(block.apart(number), visible, block_rows, carry))
     return by_head(ops.concatenate(outputs, axis=ROWS) if len(outputs) > 1 else outputs[0])
 
 
@@ -90,19 +90,24 @@ class QueryBlock:
     compute: Callable
     variables: dict
 
-    def __call__(self, tensors, carry, output=None):
+    def apart(self, number):
+        """The same block, of a part of the map whose blocks drop other cells."""
+        return dataclasses.replace(self, rules=self.rules.of_block(number))
+
+    def __call__(self, tensors, carry, output=None, number=0):
         """Computes the block's output (B, H, rows, Dv) and the carry of the next block.
 
         Args:
             tensors: dict, with the keys of `prepare`.
             carry: list of tensors.
             output: the saved output, when only its gradient is needed.
+            number: int. Which of several blocks it is, where dropout needs to know.
         """
         inputs = with_tensors(self.inputs, tensors)
         q, k, v = inputs.q, inputs.k, inputs.v
         grid = inputs.grid.with_heads(by_head(q), columns_second(k), columns_second(v))
         hashes = inputs.row_hashes, inputs.column_hashes
-        rules = dataclasses.replace(self.rules, bias=inputs.bias, hashes=hashes)
+        rules = dataclasses.replace(self.rules.of_block(number), bias=inputs.bias, hashes=hashes)
         values = [(variable, inputs.weights[key]) for key, variable in self.variables.items()]
         with keras.StatelessScope(values) if values else contextlib.nullcontext():
             return self.compute(q, k, v, grid, rules, carry, output)
@@ -165,8 +170,8 @@ def run(block, tensors, block_rows, carry, columns=None, at_once=1):
         stacked = {key: _as_one_batch(x, batch, at_once) for key, x in stacked.items()}
     keys = [*stacked, *whole]
 
-    def of_lists(of_block, of_all, carry, output=None):
-        return block(dict(zip(keys, [*of_block, *of_all], strict=True)), carry, output)
+    def of_lists(of_block, of_all, carry, output=None, number=0):
+        return block(dict(zip(keys, [*of_block, *of_all], strict=True)), carry, output, number)
 
     q, v = (stacked | whole)["q", None], (stacked | whole)["v", None]
     output_shape, dtype = (*q.shape[1:4], v.shape[-2]), v.dtype

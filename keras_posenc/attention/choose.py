@@ -121,6 +121,7 @@ def _attend(q, k, v, grid, rules, with_map):
     if with_map or backend.is_exporting():
         _check_rows(q, rules.hooks.encodings)
     fused = not with_map and _takes_kernel(q, rules)
+    rules = rules.drawn(q, k, fused)
     q, k, grid = encode(q, k, v, grid, rules.hooks, forms_map=not fused)
     v = repeated_heads(v, k.shape[2])  # an encoding may have widened the keys by query head
     splash = False
@@ -139,7 +140,8 @@ def _attend(q, k, v, grid, rules, with_map):
 
 def _takes_kernel(q, rules):
     """Whether a fused kernel computes this map, or a block of it."""
-    reads_map = rules.dropout or rules.hooks.read_map
+    drops = rules.dropout and not backend.kernels_drop(q)
+    reads_map = drops or rules.hooks.read_map
     if rules.flash and reads_map:
         raise ValueError(
             "A fused kernel cannot drop attention weights, nor run an encoding that reads the "

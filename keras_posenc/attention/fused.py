@@ -66,7 +66,7 @@ def attend_fused(q, k, v, grid, rules):
         q, k, v, bias, mask = _of_even_length(q, k, v, bias, mask)
     q, k, v, size = _of_one_size(q, k, v)
     with backend.fused_kernels(q, k):
-        arguments = bias, mask, rules.scale, causal, rules.flash
+        arguments = bias, mask, rules.scale, causal, rules.flash, rules.dropout, rules.seed
         output = backend.dot_product_attention(q, k, v, *arguments)
     first = len(sinks) if causal else 0
     if first or even:

@@ -302,7 +302,7 @@ class PositionalAttention(keras.layers.Layer):
         of_queries = {e: e.query_features(query) for e in hooks.query_features}
         content = Content(queries, None, None, memory.features, of_queries, tables)
         grid = call.grid(q, memory, content, self.sliding_window)
-        rules = self._rules(call, q, k, hooks)
+        rules = self._rules(call, hooks)
         output, scores, logits = attend(q, k, v, grid, rules, call.with_map)
         return call.result(merge(output), scores, logits, new_cache)
 
@@ -331,8 +331,8 @@ class PositionalAttention(keras.layers.Layer):
             memory, cache = memory.after(cache, whole=whole)
         return memory, cache
 
-    def _rules(self, call, q, k, hooks):
-        """The `Rules` of a call, with the cells to drop in training."""
+    def _rules(self, call, hooks):
+        """The `Rules` of a call, with dropout in training."""
         bias = call.bias
         if bias is not None:  # with an axis of rows and one of columns, to be cut
             bias = ops.convert_to_tensor(bias)
@@ -340,10 +340,8 @@ class PositionalAttention(keras.layers.Layer):
         flash = self.flash_attention
         if flash is None:
             flash = keras.config.is_flash_attention_enabled()  # None, or False once disabled
-        rules = Rules(hooks, 1 / math.sqrt(self.key_dim), bias, flash=flash)
-        if call.training and self.dropout:
-            rules = rules.dropping(self.dropout, q, k, self.seed_generator.next())
-        return rules
+        drops = {"dropout": self.dropout, "draws": self.seed_generator} if call.training else {}
+        return Rules(hooks, 1 / math.sqrt(self.key_dim), bias, flash=flash, **drops)
 
     def _tables(self, call):
         """dict, encoding -> its table, as keys and as queries (2, P, H, D) where `projected`."""

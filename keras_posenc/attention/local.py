@@ -115,7 +115,7 @@ def attend_locally(q, k, v, grid, rules, block_rows, compute, over_devices=False
     if grid.global_tokens:
         few = min(math.ceil(grid.global_tokens), q.shape[1] or math.ceil(grid.global_tokens))
         first = {key: _first_rows(key, x, few) for key, x in tensors.items()}
-        output = [run(whole, first, few, carry), _from_row(output, few, num_rows)]
+        output = [run(whole.apart(1), first, few, carry), _from_row(output, few, num_rows)]
         output = ops.concatenate(output, axis=ROWS)
     return by_head(output)
 

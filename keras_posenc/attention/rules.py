@@ -6,6 +6,7 @@ import itertools
 
 from keras import ops
 
+from keras_posenc import backend
 from keras_posenc.encodings.base import HOOKS
 from keras_posenc.maps.attention_dropout import dropout_hashes
 from keras_posenc.maps.diagonals import all_distances
@@ -115,6 +116,8 @@ class Rules:
         bias: tensor of four axes added to the logits, broadcastable to (B, H, Tq, Tk), or None.
         dropout: float. Share of the weights to drop; 0 outside training.
         hashes: (B, H, Tq) and (1, Tk) int32 hashes of the dropout, or None.
+        draws: `keras.random.SeedGenerator` of the dropout until it is drawn, or None.
+        seed: tuple of int, by which a fused kernel draws the dropout, or None.
         flash: True for a fused kernel, False for none, None for what the backend does best.
     """
 
@@ -123,20 +126,31 @@ class Rules:
     bias: object = None
     dropout: float = 0.0
     hashes: tuple | None = None
+    draws: object = None
+    seed: tuple | None = None
     flash: bool | None = None
 
     def has_bias(self):
         """Whether terms are added to the logits."""
         return self.bias is not None or bool(self.hooks.bias)
 
-    def dropping(self, dropout, q, k, seeds):
-        """The same rules with dropout in the map of q and k, (B, T, H, D), by two integers.
+    def drawn(self, q, k, fused):
+        """The same rules with what decides the dropped cells of the map of q and k, (B, T, H, D).
 
-        Its hashes are drawn here, once, so that a recomputed map drops the same cells.
+        It is drawn here, once, so that a recomputed map drops the same cells.
         """
+        if self.draws is None:
+            return self
+        if fused:
+            return dataclasses.replace(self, draws=None, seed=backend.next_seed(self.draws))
         (batch, num_rows, heads), num_columns = ops.shape(q)[:3], ops.shape(k)[1]
-        hashes = dropout_hashes(seeds, batch, heads, num_rows, num_columns)
-        return dataclasses.replace(self, dropout=dropout, hashes=hashes)
+        hashes = dropout_hashes(self.draws.next(), batch, heads, num_rows, num_columns)
+        return dataclasses.replace(self, draws=None, hashes=hashes)
+
+    def of_block(self, number):
+        """The same rules with a seed of its own for a block that a kernel computes."""
+        seed = None if self.seed is None else (*self.seed, number)
+        return dataclasses.replace(self, seed=seed)
 
 
 def encode(q, k, v, grid, hooks, forms_map):

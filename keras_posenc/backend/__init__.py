@@ -19,6 +19,7 @@ subpackage imports a backend, except for writing the backend's file formats.
 | `gather` | the values of all processes, as a list |
 | `is_traced` | whether a tensor's values are only known when the program runs |
 | `all_true` | whether a mask is known to be True everywhere, at no cost |
+| `unmasked`, `is_unmasked` | ids that are known to have no padding |
 | `cache_programs`, `keeps_programs` | compiled programs on disk, for later processes |
 | `check_floatx` | refuses a `floatx` that changes integers |
 | `check_range` | checks position ids when the program runs |
@@ -30,6 +31,7 @@ subpackage imports a backend, except for writing the backend's file formats.
 | `product` | a product of matrices that float16 has room for |
 | `exact_product` | a product whose factors are not rounded |
 | `take_last`, `interpolate` | numbers of a row by an index, or between two indices |
+| `look_up` | rows of a table |
 | `clip`, `take`, `segment_sum` | those of `keras.ops`, which free lengths of exports need |
 | `cumsum` | a running sum, from either end |
 | `update_slice`, `choose` | `ops.slice_update` and `ops.cond` where those fail |
@@ -41,6 +43,8 @@ subpackage imports a backend, except for writing the backend's file formats.
 | `dot_product_attention` | that of `keras.ops`, without copies of its inputs |
 | `write`, `overwrite` | rows of a cache, in a copy of it or in place |
 | `keep_by_hash` | attention dropout by hashed bits |
+| `kernels_drop`, `next_seed` | whether kernels drop numbers, and by which seeds of the host |
+| `drop_features` | dropout by one kernel |
 | `weigh_values` | softmax(logits) v over unmasked positions, with a gradient in few passes |
 | `map_blocks` | blocks of query rows one after another, computed again in the backward pass |
 | `has_kernel`, `kernel_forms_map` | what the backend's fused attention kernels can do |

@@ -10,9 +10,11 @@ def linear(x, kernel, bias, axes):
 
 
 def rms_norm(x, gamma, offset, epsilon):
-    """x / sqrt(mean(x^2) + epsilon) (offset + gamma), or without gamma no factor; in float32."""
-    x = ops.cast(x, "float32")
+    """x / sqrt(mean(x^2) + epsilon) (offset + gamma), or without gamma no factor; the mean is one
+    in float32."""
+    dtype, x = x.dtype, ops.cast(x, "float32")
     x = x * ops.rsqrt(ops.mean(ops.square(x), axis=-1, keepdims=True) + epsilon)
+    x = ops.cast(x, dtype)
     return x if gamma is None else x * (gamma + offset)
 
 

@@ -340,7 +340,7 @@ def _has_flash_attention(dtype, size):
     return capability >= 8 and size <= (256 if capability >= 9 else 128)
 
 
-def adamw_step(optimizer, gradient, variable, learning_rate, decay):
+def adamw_step(optimizer, gradients, variables, learning_rate, decays):
     """Whether the step was done here: XLA fuses that of Keras."""
     return False
 

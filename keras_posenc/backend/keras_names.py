@@ -9,7 +9,8 @@ Some private names are not here, because a class inherits them:
 
 - The trainers in `jax.py`, `jax_processes.py` and `tensorflow.py` replace and call private methods
   of Keras' trainers, and set their attributes.
-- `training/adamw.py` replaces `_apply_weight_decay` of Keras' optimizers.
+- `training/adamw.py` replaces `_apply_weight_decay` and `_backend_update_step` of Keras'
+  optimizers.
 
 `torch_calls.py` also reads private names of PyTorch: the hooks of its modules.
 """
@@ -82,6 +83,18 @@ def _scopes():
 def scope(name):
     """What Keras has set for all calls of this thread under a name, such as "autocast_scope"."""
     return _scopes().__dict__.get(name)
+
+
+def takes_training(operation):
+    """Whether a layer or operation is called with `training`."""
+    return getattr(operation, "_call_has_training_arg", False)
+
+
+def uncast():
+    """A context in which variables keep their dtype, as within layers that cast by themselves."""
+    from keras.src.backend import AutocastScope
+
+    return AutocastScope(None)
 
 
 def _tensorflow():

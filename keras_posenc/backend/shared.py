@@ -8,6 +8,13 @@ import numpy as np
 from keras import ops
 from keras.backend import standardize_dtype
 
+from keras_posenc.backend.cuda_alone import (  # noqa: F401
+    drop_features,
+    is_unmasked,
+    kernels_drop,
+    next_seed,
+    unmasked,
+)
 from keras_posenc.backend.exports import (  # noqa: F401
     exporting,
     exporting_free_sizes,
@@ -45,6 +52,7 @@ NAMES = (
     "cumsum",
     "device_count",
     "dot_product_attention",
+    "drop_features",
     "exact_product",
     "export_model",
     "exporting",
@@ -60,8 +68,10 @@ NAMES = (
     "is_exporting",
     "is_plain",
     "is_traced",
+    "is_unmasked",
     "keep_by_hash",
     "keeps_programs",
+    "kernels_drop",
     "kernel_forms_map",
     "kernel_multiple",
     "launched_processes",
@@ -69,7 +79,9 @@ NAMES = (
     "layer_norm",
     "linear",
     "log1p",
+    "look_up",
     "map_blocks",
+    "next_seed",
     "on_accelerator",
     "one_pass",
     "over_batch",
@@ -93,6 +105,7 @@ NAMES = (
     "take_last",
     "trace_any_shape",
     "train_steps",
+    "unmasked",
     "update_slice",
     "weigh_values",
     "with_neighbours",
@@ -298,15 +311,16 @@ def update_slice(whole, start, x):
     return ops.slice_update(whole, start, x)
 
 
-def is_plain(layer, x):
+def is_plain(layer, x, casts=False):
     """Whether layer(x) may be computed as layer.call(x), which saves time where calls cost some."""
     return False
 
 
-def dot_product_attention(q, k, v, bias, mask, scale, is_causal, flash):
+def dot_product_attention(q, k, v, bias, mask, scale, is_causal, flash, dropout=0.0, seed=None):
     """`keras.ops.dot_product_attention`, with no copies of q, k and v where that is possible.
 
-    k and v may have fewer heads, each for a group of query heads.
+    k and v may have fewer heads, each for a group of query heads. Weights are dropped where
+    `kernels_drop`.
     """
     if q.shape[2] > k.shape[2] and q.shape[1] == 1:
         return by_rows_of_groups(dot_product_attention, q, k, v, bias, mask, scale, flash)
@@ -364,6 +378,11 @@ def clip(index, low, high):
 def take(x, index, axis):
     """`ops.take`, also at a length that is free in an export."""
     return ops.take(x, index, axis=axis)
+
+
+def look_up(table, ids):
+    """Rows of a table (V, D) by ids from 0 to V - 1."""
+    return ops.take(table, ids, axis=0)
 
 
 def segment_sum(x, index, count):

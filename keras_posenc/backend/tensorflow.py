@@ -466,11 +466,12 @@ def kernel_forms_map(q, padded):
     return False
 
 
-def adamw_step(optimizer, gradient, variable, learning_rate, decay):
+def adamw_step(optimizer, gradients, variables, learning_rate, decays):
     """One step of `keras.optimizers.AdamW` by TensorFlow's fused kernel; whether it was done
     here."""
     if optimizer.amsgrad:
         return False
+    (gradient,), (variable,), (decay,) = gradients, variables, decays
     m, v = optimizer.moments(variable)
     if decay:
         optimizer.decay(variable, learning_rate, decay)

@@ -11,8 +11,6 @@ import keras
 import numpy as np
 import torch
 from keras import ops
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.optim.adamw import adamw
 
 from keras_posenc.backend import shared, weighing
 from keras_posenc.backend.shared import *  # noqa: F403
@@ -27,6 +25,16 @@ from keras_posenc.backend.torch_calls import (
     rotate,  # noqa: F401
     tracing,
 )
+from keras_posenc.backend.torch_cuda import (
+    capability,
+    drop_features,  # noqa: F401
+    fused_alone,
+    kernels_drop,  # noqa: F401
+    next_seed,  # noqa: F401
+    on_cuda,
+    steps_done,
+)
+from keras_posenc.backend.torch_host import SafeTrainer, is_unmasked, unmasked  # noqa: F401
 
 __all__ = shared.NAMES
 
@@ -45,7 +53,8 @@ SMALL = 69.0
 
 
 def platform(x):
-    return {"cpu": "cpu", "xla": "tpu"}.get(x.device.type, "gpu")
+    kind = x.device.type
+    return "gpu" if on_cuda(x) else {"cpu": "cpu", "xla": "tpu"}.get(kind, "gpu")
 
 
 def on_accelerator(x):
@@ -77,7 +86,7 @@ def all_true(mask):
     that is being traced is for other masks too."""
     if not isinstance(mask, torch.Tensor):
         mask = ops.convert_to_tensor(mask)
-    return not tracing() and mask.device.type == "cpu" and bool(torch.all(mask))
+    return not tracing() and platform(mask) == "cpu" and bool(torch.all(mask))
 
 
 def check_range(ids, bound, check, message):
@@ -105,6 +114,11 @@ def take(x, index, axis):
     x = ops.convert_to_tensor(x)
     taken = torch.index_select(x, axis, index.long().ravel())
     return taken.reshape(*x.shape[:axis], *index.shape, *x.shape[axis + 1 :])
+
+
+def look_up(table, ids):
+    """`shared.look_up` by one kernel; `ops.take` also serves ids below 0."""
+    return torch.nn.functional.embedding(ids, ops.convert_to_tensor(table))
 
 
 def segment_sum(x, index, count):
@@ -178,7 +192,7 @@ def weigh_values(logits, mask, v, dropout, hashes, output=None, keep_logits=Fals
         logits = _close(logits, weighing.ceiling_of(mask), keep_logits)
     # On a CPU, products with numbers below 1e-38 take five times as long. Replacing such weights by
     # 0 changes nothing. The last row shows whether a matrix has such weights.
-    if logits.device.type == "cpu" and not torch.compiler.is_compiling():
+    if platform(logits) == "cpu" and not torch.compiler.is_compiling():
         row = logits.detach()[..., -1, :]
         below = torch.amax(row, -1, keepdim=True) - row
         if torch.any((below > SMALL) & (below < -weighing.CLOSED / 10)):
@@ -208,8 +222,8 @@ def map_blocks(block, stacked, whole, carry, output_shape, dtype):
     Tensors that the block reads but does not get as arguments have no gradient.
 
     Args:
-        block: function of three lists of tensors. It returns an output, and the carry of the next
-            block.
+        block: function of three lists of tensors, and the `number` of the block. It returns an
+            output, and the carry of the next block.
         stacked: list of tensors (N, ...). Block i reads element i.
         whole: list of tensors. All blocks read them.
         carry: list of tensors. Carry of the first block; it gets no gradient.
@@ -241,7 +255,7 @@ class _Blocks:
         outputs, carries = None, []
         for i in range(self.count):
             carries.append(carry)
-            output, carry = self.block(*self.inputs_of(i, inputs), carry)
+            output, carry = self.block(*self.inputs_of(i, inputs), carry, number=i)
             if outputs is None:
                 outputs = output.new_empty((self.count, *output.shape))
             outputs[i].copy_(output)
@@ -298,7 +312,7 @@ class Recomputed(torch.autograd.Function):
             inner = zip([*parts, *whole], needed, strict=True)
             sources = [x.requires_grad_() for x, n in inner if n]
             with torch.enable_grad(), torch.autocast(**context.autocast):
-                output, carried_on = blocks.block(parts, whole, carry)
+                output, carried_on = blocks.block(parts, whole, carry, number=i)
             # What depends on none of the sources has no gradient to give.
             pairs = zip([output, *carried_on], [upstream[i], *of_carry], strict=True)
             pairs = [(x, of_x) for x, of_x in pairs if x.requires_grad]
@@ -361,32 +375,26 @@ def _keras_is(*version):
 
 
 def kernel_multiple(q):
-    return 8 if q.device.type == "cuda" else 1
+    return 8 if on_cuda(q) else 1
 
 
 def kernel_forms_map(q, padded):
     """Whether the kernel materialises the map of all heads."""
-    if q.device.type != "cuda":
+    if not on_cuda(q):
         return False
     if q.dtype == torch.bfloat16:
-        return torch.cuda.get_device_capability(q.device) < (8, 0)
+        return capability(q) < (8, 0)
     return q.dtype not in (torch.float16, torch.float32)
 
 
 def fused_kernels(q, k):
     """Within it, torch's kernel that materialises the matrix is not taken for a large one."""
-    if q.device.type != "cuda" or kernel_forms_map(q, False):
+    if not on_cuda(q) or kernel_forms_map(q, False):
         return contextlib.nullcontext()
     batch, rows, heads = q.shape[:3]
     if 4 * batch * heads * rows * k.shape[1] <= LARGE:
         return contextlib.nullcontext()
-    return sdpa_kernel(
-        [
-            SDPBackend.FLASH_ATTENTION,
-            SDPBackend.CUDNN_ATTENTION,
-            SDPBackend.EFFICIENT_ATTENTION,
-        ]
-    )
+    return fused_alone()
 
 
 def without_gradients():
@@ -399,31 +407,37 @@ def gelu(x):
     return torch.nn.functional.gelu(x)
 
 
-def adamw_step(optimizer, gradient, variable, learning_rate, decay):
+def adamw_step(optimizer, gradients, variables, learning_rate, decays):
     """One step of `keras.optimizers.AdamW` by torch's fused kernel; whether it was done here."""
     if optimizer.amsgrad:
         return False
-    m, v = optimizer.moments(variable)
-    done = ops.convert_to_tensor(optimizer.iterations).to(torch.float32)
+    done = ops.convert_to_tensor(optimizer.iterations)
     # torch divides sqrt(v) by this root before it adds epsilon, Keras does not.
-    root = (1 - optimizer.beta_2 ** (int(done) + 1)) ** 0.5
-    with torch.no_grad():
-        adamw(
-            [variable.value],
-            [gradient.to(m.dtype)],
-            [m],
-            [v],
-            [],
-            [done.clone()],
-            fused=True,
-            amsgrad=False,
-            beta1=optimizer.beta_1,
-            beta2=optimizer.beta_2,
-            lr=float(learning_rate),
-            weight_decay=decay,
-            eps=optimizer.epsilon / root,
-            maximize=False,
-        )
+    root = (1 - optimizer.beta_2 ** (steps_done(done) + 1)) ** 0.5
+    # A number where it is at hand: to ask an accelerator would be to wait for it.
+    rate = ops.convert_to_tensor(learning_rate).to(torch.float32)
+    rate = rate if on_accelerator(done) else float(rate)
+    step = (done + 1).to(torch.float32)
+    kinds = [(decay, x.dtype) for decay, x in zip(decays, variables, strict=True)]
+    for kind in dict.fromkeys(kinds):
+        chosen = [i for i, each in enumerate(kinds) if each == kind]
+        moments = [optimizer.moments(variables[i]) for i in chosen]
+        with torch.no_grad():
+            torch._fused_adamw_(
+                [variables[i].value for i in chosen],
+                [gradients[i].to(m.dtype) for i, (m, _) in zip(chosen, moments, strict=True)],
+                [m for m, _ in moments],
+                [v for _, v in moments],
+                [],
+                [step] * len(chosen),
+                amsgrad=False,
+                beta1=optimizer.beta_1,
+                beta2=optimizer.beta_2,
+                lr=rate,
+                weight_decay=kind[0],
+                eps=optimizer.epsilon / root,
+                maximize=False,
+            )
     return True
 
 

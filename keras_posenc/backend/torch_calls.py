@@ -7,8 +7,9 @@ import math
 
 import torch
 from keras import ops
+from torch.utils.weak import WeakTensorKeyDictionary
 
-from keras_posenc.backend import shared
+from keras_posenc.backend import shared, torch_cuda
 from keras_posenc.backend.keras_names import has, is_recomputed, scope
 from keras_posenc.backend.keras_names import tensor_of as numbers
 from keras_posenc.backend.shared_pass import shared as once
@@ -19,21 +20,25 @@ def tracing():
     return torch.compiler.is_compiling() or torch.jit.is_tracing()
 
 
-def is_plain(layer, x):
+def is_plain(layer, x, casts=False):
     """Whether layer(x) computes layer.call(x) and nothing else.
 
-    It does not where inputs or variables are cast, weights quantized or penalties added. Nor where
-    results are computed again in the backward pass or laid out on devices. Hooks, another `call`
-    set on the layer, and a program that is traced rule it out as well.
+    It does not where inputs are cast, weights quantized or penalties added. Nor where results are
+    computed again in the backward pass or laid out on devices. Hooks, another `call` set on the
+    layer, and a program that is traced rule it out as well.
+
+    Args:
+        casts: bool. The caller reads no variables, or casts them to the dtype of x. Otherwise a
+            variable of another dtype has to be cast by the scope around the call.
     """
     policy = layer.dtype_policy
-    dtype = policy.compute_dtype
+    dtype, around = policy.compute_dtype, getattr(scope("autocast_scope"), "dtype", None)
     return (
         has("scopes")
         and layer.built
         and isinstance(x, torch.Tensor)
         and (DTYPES.get(dtype) == x.dtype or not x.is_floating_point())
-        and policy.variable_dtype == dtype
+        and (casts or dtype == around or (around is None and policy.variable_dtype == dtype))
         and policy.quantization_mode is None
         and layer.activity_regularizer is None
         and not is_recomputed(layer)
@@ -46,9 +51,7 @@ def is_plain(layer, x):
 
 def _is_within(x):
     """Whether something around all calls, now, changes what they compute."""
-    if x.is_meta or scope("autocast_scope") is not None:
-        return True
-    return once(("around", x.device.type), (), lambda: _is_around(x.device.type))
+    return x.is_meta or once(("around", x.device.type), (), lambda: _is_around(x.device.type))
 
 
 def _is_around(device):
@@ -81,29 +84,52 @@ def by_group(function, rows, counts, weights):
 
 def linear(x, kernel, bias, axes):
     """`shared.linear` as one product; a bias that is added to it is a pass of its own."""
-    kernel = numbers(kernel)
+    kernel = cast(kernel, x.dtype)
     size = math.prod(kernel.shape[:axes])
     rows, columns = x.reshape(-1, size), kernel.reshape(size, -1)
     if bias is None:
         y = torch.mm(rows, columns)
     else:
-        y = torch.addmm(numbers(bias).reshape(-1), rows, columns)
+        y = torch.addmm(cast(bias, x.dtype).reshape(-1), rows, columns)
     return y.reshape(*x.shape[: x.dim() - axes], *kernel.shape[axes:])
 
 
 def layer_norm(x, gamma, beta, epsilon):
-    """`shared.layer_norm`, without the casts of Keras."""
-    scale, shift = (None if each is None else numbers(each) for each in (gamma, beta))
+    """`shared.layer_norm`, without the casts of Keras: torch sums in float32."""
+    scale, shift = (None if each is None else cast(each, x.dtype) for each in (gamma, beta))
     return torch.nn.functional.layer_norm(x, x.shape[-1:], scale, shift, epsilon)
 
 
 def rms_norm(x, gamma, offset, epsilon):
-    """`shared.rms_norm` by torch's own."""
+    """`shared.rms_norm` by torch's own, which sums in float32."""
     if _is_unknown(x):
         return shared.rms_norm(x, gamma, offset, epsilon)
-    scale = None if gamma is None else numbers(gamma)
+    scale = None if gamma is None else cast(gamma, x.dtype)
     scale = scale + offset if gamma is not None and offset else scale
-    return torch.nn.functional.rms_norm(x.float(), x.shape[-1:], scale, epsilon)
+    return torch.nn.functional.rms_norm(x, x.shape[-1:], scale, epsilon)
+
+
+def cast(variable, dtype):
+    """The numbers of a variable, or of a tensor, in another dtype.
+
+    Where none has a gradient, they are cast once for all passes until the variable changes.
+    """
+    x = numbers(variable)
+    if x.dtype == dtype:
+        return x
+    if torch.is_grad_enabled() or tracing() or not isinstance(x, torch.nn.Parameter):
+        CASTS.pop(x, None)
+        return x.to(dtype)
+    version = x._version, x.data_ptr(), dtype
+    known, found = CASTS.get(x, (None, None))
+    if known != version:
+        found = x.to(dtype)
+        CASTS[x] = version, found
+    return found
+
+
+# A tensor -> its version, and its numbers in another dtype.
+CASTS = WeakTensorKeyDictionary()
 
 
 def rotate(x, cos, sin, layout):
@@ -119,13 +145,16 @@ def rotate(x, cos, sin, layout):
     return (torch.cat([turned, rest], -1) if rest.shape[-1] else turned).to(x.dtype)
 
 
-def dot_product_attention(q, k, v, bias, mask, scale, is_causal, flash):
-    """That of Keras copies q, k and v; on a CPU the kernel reads them as they are."""
-    if tracing() or q.device.type != "cpu" or flash is not None:
+def dot_product_attention(q, k, v, bias, mask, scale, is_causal, flash, dropout=0.0, seed=None):
+    """That of Keras copies q, k and v; here the kernel reads them as they are."""
+    by_rows = q.shape[1] == 1 < q.shape[2] // k.shape[2] and not (dropout or flash)
+    if torch_cuda.on_cuda(q) and not by_rows:
+        arguments = bias, mask, scale, is_causal, flash, dropout, seed
+        return torch_cuda.attention(q, k, v, *arguments)
+    if tracing() or flash is not None or q.device.type not in ("cpu", "cuda"):
         return shared.dot_product_attention(q, k, v, bias, mask, scale, is_causal, flash)
     if mask is not None:
-        least = LEAST[q.dtype == torch.float16]
-        bias = torch.where(mask, 0.0, least).to(q.dtype)
+        bias = torch_cuda.additive(mask, q.dtype)
     (batch, rows, heads, size), few = q.shape, k.shape[2]
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     if heads > few and rows == 1:  # `by_rows_of_groups`, whose operations of Keras cost a tenth
@@ -137,10 +166,6 @@ def dot_product_attention(q, k, v, bias, mask, scale, is_causal, flash):
     return torch.nn.functional.scaled_dot_product_attention(
         q, k, v, attn_mask=bias, is_causal=is_causal, scale=scale, enable_gqa=heads > few
     ).transpose(1, 2)
-
-
-# What Keras adds to masked logits, by whether they are of float16.
-LEAST = {False: -0.7 * 3.38953e38, True: -0.7 * 65500.0}
 
 
 def overwrite(whole, start, x, axis):

@@ -109,7 +109,7 @@ def applied(dense, x, axes=1):
         x: tensor (B, T, ...).
         axes: int. Number of these axes.
     """
-    if not backend.is_plain(dense, x):
+    if not backend.is_plain(dense, x, casts=True):
         return dense(x)
     y = backend.linear(x, kernel_of(dense), dense.bias, axes)
     return y if dense.activation is None else dense.activation(y)
@@ -117,7 +117,8 @@ def applied(dense, x, axes=1):
 
 def called(layer, x):
     """layer(x), without what Keras does around a call where that costs as much as the layer."""
-    alone = _takes_inputs_alone(type(layer)) and backend.is_plain(layer, x)
+    casts = getattr(layer, "casts_weights", False)
+    alone = _takes_inputs_alone(type(layer)) and backend.is_plain(layer, x, casts)
     return layer.call(x) if alone else layer(x)
 
 

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_posenc import backend
 from keras_posenc.maps.attention_dropout import drawn_once, drop_weights
 
 
@@ -39,6 +40,8 @@ class Dropout(keras.layers.Dropout):
     def call(self, inputs, training=False):
         if not training or not 0 < self.rate < 1 or self.noise_shape is not None:
             return super().call(inputs, training=training)
+        if backend.kernels_drop(inputs):
+            return backend.drop_features(inputs, self.rate, backend.next_seed(self.seed_generator))
         map_of_one = ops.reshape(inputs, (1, 1, -1, inputs.shape[-1]))
         outputs = drop_weights(map_of_one, self.rate, self.seed_generator.next())
         return ops.reshape(outputs, ops.shape(inputs))

@@ -136,6 +136,8 @@ class RMSNormalization(keras.layers.Layer):
     Reference: [Root Mean Square Layer Normalization](https://arxiv.org/abs/1910.07467).
     """
 
+    casts_weights = True  # `backend.rms_norm` does, where Keras does not
+
     def __init__(self, epsilon: float = 1e-6, scale: bool = True, offset: float = 0.0, **kwargs):
         super().__init__(**kwargs)
         self.epsilon = checks.number("epsilon", epsilon, above=0)
@@ -152,10 +154,7 @@ class RMSNormalization(keras.layers.Layer):
 
     def call(self, inputs):
         gamma = self.gamma if self.scale else None
-        if self.compute_dtype == "float32":
-            return backend.rms_norm(inputs, gamma, self.offset, self.epsilon)
-        x = ops.cast(backend.rms_norm(inputs, None, 0.0, self.epsilon), self.compute_dtype)
-        return x * (gamma + self.offset) if self.scale else x
+        return backend.rms_norm(inputs, gamma, self.offset, self.epsilon)
 
     def compute_output_shape(self, inputs_shape):
         return inputs_shape

@@ -5,6 +5,7 @@ import numpy as np
 from keras import ops
 
 from keras_posenc import backend
+from keras_posenc.backend.keras_names import uncast
 
 REMEDY = (
     "Encode texts with the tokenizer of this model; a table lacks the tokens that were added to a "
@@ -68,7 +69,11 @@ class IdEmbedding(keras.layers.Embedding):
         super().__init__(input_dim, output_dim, **kwargs)
 
     def call(self, inputs):
-        return super().call(self._with_rows(inputs))
+        ids = self._with_rows(inputs)
+        ids = ids if keras.backend.is_int_dtype(ids.dtype) else ops.cast(ids, "int32")
+        with uncast():  # of the table, only the rows that are read are cast
+            rows = backend.look_up(self.embeddings, ids)
+        return ops.cast(rows, self.compute_dtype)
 
     def quantize(self, mode=None, type_check=True, **kwargs):
         # int4 packs two numbers into one, which a projection with the table does not read, and
@@ -145,7 +150,9 @@ class TokenEmbedding(IdEmbedding):
     def compute_mask(self, inputs, mask=None):
         if len(inputs.shape) > 2:  # features; ids may be floats, as those of `keras.Input` are
             return mask
-        return None if self.pad_token_id is None else ops.not_equal(inputs, self.pad_token_id)
+        if self.pad_token_id is None or backend.is_unmasked(inputs):
+            return None
+        return ops.not_equal(inputs, self.pad_token_id)
 
     def compute_output_spec(self, inputs, reverse=False):
         shape = (

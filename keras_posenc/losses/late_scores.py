@@ -47,7 +47,7 @@ def _in_blocks(queries, documents, equation):
     rows = ops.reshape(rows, (groups, texts, steps, tokens, width))
     rows = ops.reshape(ops.transpose(rows, (2, 0, 3, 1, 4)), (-1, tokens, texts, width))
 
-    def of_block(parts, whole, carry, output=None):
+    def of_block(parts, whole, carry, output=None, number=0):
         (rows,), (vectors, scored) = parts, whole
         closed = scored <= 0
         is_query = rows[..., -1:] > 0

@@ -14,7 +14,14 @@ from keras_posenc import backend
 from keras_posenc.attention.last_query import attend_last
 from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.attention.whole_text import attend_whole
-from keras_posenc.backend.keras_names import mask_of, nodes_by_depth, output_structure, set_mask
+from keras_posenc.backend.keras_names import (
+    mask_of,
+    nodes_by_depth,
+    output_structure,
+    set_mask,
+    takes_training,
+    uncast,
+)
 from keras_posenc.backend.shared_pass import sharing
 from keras_posenc.keras_support.nested_layers import applied
 from keras_posenc.layers.dropout import Dropout
@@ -37,7 +44,7 @@ def calls_in(graph):
 
 
 def direct(operation):
-    """A function of the arguments of operation(...) in inference, with the same result and mask.
+    """A function of the arguments of operation(...), with the same result and mask.
 
     Args:
         operation: the layer or the operation of a node of a functional graph.
@@ -68,29 +75,47 @@ class Steps:
             (node.operation, _arguments(node.arguments), [id(x) for x in node.outputs])
             for node in calls_in(graph)
         ]
+        self.last = _read_last(calls_in(graph), graph.outputs)
         self.inputs = [id(x) for x in graph.inputs]
         self.outputs = [id(x) for x in graph.outputs]
         self.structure = output_structure(graph)
 
-    def run(self, inputs, operation_fn=direct):
+    def run(self, inputs, operation_fn=direct, training=None):
         """The outputs of the graph for a list of all its inputs, as `_run_through_graph` of Keras.
 
         Args:
             inputs: list of tensors.
             operation_fn: function of an operation that returns what is called in its place.
+            training: bool or None. If true, layers that take it get it.
         """
         with sharing():
-            return self._run(inputs, operation_fn)
+            return self._run(inputs, operation_fn, training)
 
-    def _run(self, inputs, operation_fn):
+    def _run(self, inputs, operation_fn, training):
         values = dict(zip(self.inputs, inputs, strict=True))
-        for operation, arguments, outputs in self.steps:
+        for (operation, arguments, outputs), last in zip(self.steps, self.last, strict=True):
             args, named = arguments(values)
+            if training and takes_training(operation):
+                named["training"] = True
             found = operation_fn(operation)(*args, **named)
+            del args, named  # or they would keep what is let go
             alone = len(outputs) == 1 and not isinstance(found, (list, tuple, dict))
             found = [found] if alone else keras.tree.flatten(found)
             values.update(zip(outputs, found, strict=False))  # as Keras does
+            del found
+            for key in last:
+                values.pop(key, None)
         return keras.tree.pack_sequence_as(self.structure, [values[key] for key in self.outputs])
+
+
+def _read_last(nodes, outputs):
+    """For each node, the ids of the tensors that no later node reads, nor an output is."""
+    seen, last = {id(x) for x in outputs}, []
+    for node in reversed(nodes):
+        read = {id(x) for x in (*node.input_tensors, *node.outputs)} - seen
+        seen |= read
+        last.append(tuple(read))
+    return last[::-1]
 
 
 def _arguments(arguments):
@@ -118,7 +143,7 @@ def _reader(x):
 
 def _one(compute, layer, x, *args, **named):
     """layer(x), by compute(layer, x)."""
-    if named.get("training") or not backend.is_plain(layer, x):
+    if not backend.is_plain(layer, x, compute in CAST):
         return layer(x, *args, **named)
     y = compute(layer, x, *args, **named)
     if y is not x and (mask := layer.compute_mask(x, mask_of(x))) is not None:
@@ -130,8 +155,8 @@ def _call(layer, x, *args, **named):
     return layer.call(x, *args, **named)
 
 
-def _same(layer, x, *args, **named):
-    return x
+def _drop(layer, x, *args, training=None, **named):
+    return layer.call(x, training=True) if training else x
 
 
 def _product(layer, x, *args, **named):
@@ -139,10 +164,10 @@ def _product(layer, x, *args, **named):
 
 
 def _norm(layer, x, *args, **named):
-    """`LayerNormalization` of the last axis in float32, without the casts of Keras."""
+    """`LayerNormalization` of the last axis, without the casts of Keras."""
     last = layer.axis in (-1, [-1], x.dim() - 1, [x.dim() - 1])
-    if not last or getattr(layer, "rms_scaling", False) or layer.compute_dtype != "float32":
-        return layer.call(x)
+    if not last or getattr(layer, "rms_scaling", False) or layer.compute_dtype == "float64":
+        return layer(x)
     return backend.layer_norm(x, layer.gamma, layer.beta, layer.epsilon)
 
 
@@ -152,7 +177,7 @@ def _sum(layer, tensors):
     second = others[0]
     if len(others) > 1 or first.shape != second.shape or first.dtype != second.dtype:
         return layer(tensors)
-    if not backend.is_plain(layer, first):
+    if not backend.is_plain(layer, first, casts=True):
         return layer(tensors)
     y = first + second
     set_mask(y, mask_of(first))
@@ -160,7 +185,7 @@ def _sum(layer, tensors):
 
 
 def _attention(layer, query, value, key=None, **named):
-    if named.get("training") or not backend.is_plain(layer, query):
+    if not backend.is_plain(layer, query, casts=True):
         tensors = (query, value) if key is None else (query, value, key)
         return layer(*tensors, **named)
     for name, x in (("query_mask", query), ("value_mask", value), ("key_mask", key)):
@@ -168,15 +193,19 @@ def _attention(layer, query, value, key=None, **named):
             named[name] = mask_of(x)
     alone = value is query and (key is None or key is query)
     found = None
-    if alone:
-        attend = attend_whole if named.get("cache") is None else attend_last
-        found = attend(layer, query, named)
-    if found is None:
-        found = layer.call(query, value, key, **layer.with_key_positions(query, value, named))
+    with uncast():
+        if alone and not named.get("training"):
+            attend = attend_whole if named.get("cache") is None else attend_last
+            found = attend(layer, query, named)
+        if found is None:
+            found = layer.call(query, value, key, **layer.with_key_positions(query, value, named))
     y = found[0] if isinstance(found, tuple) else found
     set_mask(y, mask_of(query))
     return found
 
+
+# What reads no variables, or casts them.
+CAST = (_product, _norm, _drop)
 
 # The class of a layer -> how one of it is called. These classes take a mask from their first input
 # or none, and nothing else from Keras.
@@ -185,7 +214,7 @@ CALLS = {
     AddTo: _sum,
     keras.layers.Dense: functools.partial(_one, _product),
     keras.layers.LayerNormalization: functools.partial(_one, _norm),
-    **dict.fromkeys((Dropout, keras.layers.Dropout), functools.partial(_one, _same)),
+    **dict.fromkeys((Dropout, keras.layers.Dropout), functools.partial(_one, _drop)),
     **dict.fromkeys(
         (
             BiasAdd,

@@ -97,21 +97,30 @@ def reads_padding(model):
 
 
 def check_inputs(inputs, x):
-    """Checks what is given to a model, where it is known already.
+    """Checks what is given to a model, where it is known already; returns it, with ids that have
+    no padding marked.
 
     Args:
         inputs: tuple of `IdInput`, and the names of all inputs in their order.
         x: what Keras takes as inputs: an array or tensor, a list of them, or a dict.
     """
     ids, names = inputs
-    if isinstance(x, (list, tuple)) and len(x) == len(names):
-        x = dict(zip(names, x, strict=True))
-    elif not isinstance(x, dict):
-        x = {names[0]: x}
+    several = isinstance(x, (list, tuple)) and len(x) == len(names)
+    if several:
+        given = dict(zip(names, x, strict=True))
+    else:
+        given = dict(x) if isinstance(x, dict) else {names[0]: x}
     for each in ids:
-        values = _known(x.get(each.name))
+        values = _known(given.get(each.name))
         if values is not None:
             check_ids(each.name, values, each.bound, each.remedy)
+            if each.masked is not None:
+                given[each.name] = backend.unmasked(given[each.name], values, each.masked)
+    if any(map(backend.is_unmasked, given.values())):  # Keras takes arrays or tensors
+        given = {name: _as_tensor(value) for name, value in given.items()}
+    if isinstance(x, dict):
+        return given
+    return [given[name] for name in names] if several else given[names[0]]
 
 
 class CheckedInputs(backend.SafeTrainer):
@@ -126,8 +135,7 @@ class CheckedInputs(backend.SafeTrainer):
         return id_inputs(self), tuple(x.name for x in self.inputs)
 
     def __call__(self, inputs, *args, **kwargs):
-        check_inputs(self._id_inputs, inputs)
-        return super().__call__(inputs, *args, **kwargs)
+        return super().__call__(check_inputs(self._id_inputs, inputs), *args, **kwargs)
 
     def fit(self, *args, **kwargs):
         given = inspect.signature(super().fit).bind(*args, **kwargs).arguments
@@ -295,6 +303,10 @@ def _check_classes(model, batches):
             f"Labels must be from 0 to {shape[-1] - 1}, because the model has {shape[-1]} outputs. "
             f"Received: {top}. Count from 0, give names, or build a head for {top + 1} classes."
         )
+
+
+def _as_tensor(value):
+    return ops.convert_to_tensor(value) if hasattr(value, "__array__") else value
 
 
 def _known(values):

@@ -70,10 +70,10 @@ class TransformerModel(CheckedInputs, keras.Model):
                     "custom_position_ids=True for ids of your own."
                 )
         masked = any(each is not None for each in keras.tree.flatten(mask))
-        if backend.TRAITS.eager and has("graphs") and not (training or masked or kwargs):
+        if backend.TRAITS.eager and has("graphs") and not (masked or kwargs):
             tensors = input_list(self, inputs)
             if backend.is_plain(self, tensors[0]):
-                outputs = self._steps.run(tensors)
+                outputs = self._steps.run(tensors, training=training)
                 one = isinstance(outputs, (list, tuple)) and len(outputs) == 1
                 return outputs[0] if one else outputs
         return super().call(inputs, training=training, mask=mask, **kwargs)

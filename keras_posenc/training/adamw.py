@@ -37,12 +37,21 @@ class FusedAdamW(keras.optimizers.AdamW):
         if not has_moments(self):
             super()._apply_weight_decay(variables)
 
+    def _backend_update_step(self, gradients, variables, learning_rate):
+        """All weights by one kernel, where each call of one costs time."""
+        done = False
+        if backend.TRAITS.eager and has_moments(self):
+            decays = [self.weight_decay if is_decayed(self, v) else 0.0 for v in variables]
+            done = backend.adamw_step(self, gradients, variables, learning_rate, decays)
+        if not done:
+            super()._backend_update_step(gradients, variables, learning_rate)
+
     def update_step(self, gradient, variable, learning_rate):
         if not has_moments(self):
             super().update_step(gradient, variable, learning_rate)
             return
         decay = self.weight_decay if is_decayed(self, variable) else 0.0
-        if backend.adamw_step(self, gradient, variable, learning_rate, decay):
+        if backend.adamw_step(self, [gradient], [variable], learning_rate, [decay]):
             return
         if decay:
             self.decay(variable, learning_rate, decay)

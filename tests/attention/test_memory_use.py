@@ -31,13 +31,19 @@ def block_of(cut_maps):
     return set_bytes
 
 
+class Draws:
+    """A seed generator whose state is no variable."""
+
+    def next(self):
+        return ops.convert_to_tensor(np.array([1, 2], "int32"))
+
+
 def loss(q, k, v, encoding=None):
     """Of a causal map with a bias and dropout."""
     encoding = ALiBi("symmetric") if encoding is None else encoding
     encoding.build((None, None, H, D))
     ids = ops.arange(q.shape[1])[None]
-    drawn = ops.convert_to_tensor(np.array([1, 2], "int32"))
-    rules = Rules(Hooks((encoding,)), 0.5).dropping(0.1, q, k, drawn)
+    rules = Rules(Hooks((encoding,)), 0.5, dropout=0.1, draws=Draws())
     grid = Grid(ids, ids, query_order=ids, key_order=ids, training=True)
     return ops.sum(attend(q, k, v, grid, rules)[0] ** 2)
 

@@ -115,11 +115,14 @@ def test_columns_that_are_closed_to_a_run_of_blocks_are_left_out(window, sinks, 
 
 
 def test_blocks_drop_what_the_whole_map_drops():
-    drawn = np.array([5, 77], "int32")
+    class Draws:
+        def next(self):
+            return np.array([5, 77], "int32")
+
     for order in ({}, dict(query_order=ops.arange(T)[None], key_order=ops.arange(T)[None])):
         grid = grid_of(order_is_index=bool(order), **order)
         (q, k, v), rules = tensors(), Rules(scale=0.3)
-        dropping = rules.dropping(0.4, q, k, drawn)
+        dropping = Rules(scale=0.3, dropout=0.4, draws=Draws()).drawn(q, k, fused=False)
         blocks = numpy(attend_in_blocks(q, k, v, grid, dropping, BLOCK, weigh_cells))
         explicit = numpy(attend_explicitly(q, k, v, grid, dropping))
         np.testing.assert_allclose(blocks, explicit, atol=1e-5)

@@ -1,0 +1,91 @@
+"""torch: what goes to a device, and what comes back as NumPy arrays.
+
+See `keras_posenc.backend` for what each function does.
+"""
+
+import keras
+import ml_dtypes
+import torch
+from keras import ops
+
+from keras_posenc.backend import shared
+from keras_posenc.backend.torch_cuda import STANDS_FOR, on_cuda
+
+
+class SafeTrainer(shared.SafeTrainer):
+    """`shared.SafeTrainer`, whose predictions come to the host without arithmetic."""
+
+    _last = None
+
+    def predict_step(self, data):
+        found = super().predict_step(data)
+        if torch.compiler.is_compiling():
+            return found
+        # While the device computes this batch, the one before is taken out of locked memory.
+        if self._last is not None:
+            keras.tree.map_structure(_settle, self._last)
+        found = keras.tree.map_structure(HostArray.of, found)
+        object.__setattr__(self, "_last", found)
+        return found
+
+
+class HostArray:
+    """A tensor on its way to the host, and a NumPy array for those that ask for one.
+
+    Keras waits for the device, converts numbers of bfloat16 to float32 and back, one by one, and
+    copies them twice more.
+
+    Args:
+        x: tensor.
+    """
+
+    def __init__(self, x):
+        self.shape, self.dtype = tuple(x.shape), keras.backend.standardize_dtype(x.dtype)
+        self.event = None
+        if x.device.type == "cuda":
+            self.tensor = torch.empty(x.shape, dtype=x.dtype, pin_memory=True)
+            self.tensor.copy_(x, non_blocking=True)
+            self.event = torch.cuda.Event()
+            self.event.record()
+        else:
+            self.tensor = x
+
+    @classmethod
+    def of(cls, x):
+        """x, or one of a tensor that would cost time to convert."""
+        if not isinstance(x, torch.Tensor) or not (on_cuda(x) or x.dtype == torch.bfloat16):
+            return x
+        return cls(x.detach())
+
+    def __array__(self, dtype=None, copy=None):
+        x = self.settle()
+        bits = x.dtype == torch.bfloat16
+        array = x.view(torch.int16).numpy().view(ml_dtypes.bfloat16) if bits else x.numpy()
+        return array if dtype is None else array.astype(dtype)
+
+    def settle(self):
+        """The tensor on the host, in memory that is not locked."""
+        if self.event is not None:
+            self.event.synchronize()
+            self.tensor, self.event = self.tensor.clone(), None
+        return self.tensor
+
+
+def _settle(x):
+    if isinstance(x, HostArray):
+        x.settle()
+
+
+def unmasked(ids, values, masked):
+    """Ids on the device, marked if no value is the masked one, so that no layer has to ask."""
+    if not (torch.cuda.is_available() or STANDS_FOR) or (values == masked).any():
+        return ids
+    x = ops.convert_to_tensor(ids)
+    if on_cuda(x):
+        x._has_no_padding = True
+    return x
+
+
+def is_unmasked(ids):
+    """Whether ids are known to have no padding."""
+    return getattr(ids, "_has_no_padding", False)
