@@ -8,6 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_posenc import backend
 from keras_posenc.arguments.hints import Tensor
 from keras_posenc.maps.columns import slice_axis
 from keras_posenc.maps.grid import Grid
@@ -66,7 +67,7 @@ class Call:
 
     def grid_to_write(self, q, k):
         """The `Grid` of the queries and keys (B, T, H, D) of this call, which a cache follows."""
-        start, count = self.cache[3], ops.shape(k)[1]
+        start, count = backend.number(self.cache[3]), ops.shape(k)[1]
         key_positions = as_ids(self.key_positions, None)
         if key_positions is None:
             key_positions = consecutive(count, start)[None]

@@ -56,8 +56,8 @@ class Memory:
             whole: bool. Read the places that are not written, too.
         """
         keys, values, key_mask, start = cache
-        known = backend.TRAITS.values_at_hand and not backend.is_traced(start)
-        start = int(start) if known else start
+        start = backend.number(start)
+        known = isinstance(start, int)
         write = backend.overwrite if isinstance(cache, Overwritten) else backend.write
         batch, count = ops.shape(self.keys)[:2]
         if known:
@@ -77,12 +77,14 @@ class Memory:
         keys = write(keys, start, by_head(ops.cast(together, keys.dtype)), axis=2)
         values = write(values, start, by_head(ops.cast(added_values, values.dtype)), axis=2)
         key_mask = write(key_mask, start, added, axis=1)
-        after = keys, values, key_mask, cache[3] + count
+        unmasked = self.key_mask is None or backend.all_true(self.key_mask)
+        after = keys, values, key_mask, backend.moved_on(cache[3], count, unmasked)
         after = Overwritten(*after) if isinstance(cache, Overwritten) else after
         keys, values = by_head(keys), by_head(values)
         if known and not whole:
             keys, values, key_mask = (x[:, : start + count] for x in (keys, values, key_mask))
-            key_mask = None if backend.all_true(key_mask) else key_mask
+            unmasked = backend.is_unmasked(after[3]) or backend.all_true(key_mask)
+            key_mask = None if unmasked else key_mask
         if self.features:
             ends = itertools.accumulate(x.shape[-1] for x in stored[:-1])
             keys, *features = ops.split(keys, list(ends), axis=-1)
@@ -123,9 +125,11 @@ def empty_cache(batch_size, length, key_heads, key_size, value_size, dtype):
     this layout, in which they multiply matrices.
     """
     shape = (batch_size, key_heads, length)
+    start = ops.zeros((), "int32")
+    backend.number(start, 0)
     return (
         ops.zeros((*shape, key_size), dtype),
         ops.zeros((*shape, value_size), dtype),
         ops.zeros((batch_size, length), "bool"),
-        ops.zeros((), "int32"),
+        start,
     )

@@ -38,7 +38,7 @@ def attend_last(layer, query, named):
         return None
     if not needs_no_map(layer, query) or backend.is_traced(cache.start):
         return None
-    start = int(cache.start)
+    start = backend.number(cache.start)
     if not all(mask is None or _all_true(mask) for mask in (added, named.get("key_mask"))):
         return None
     of_rows, of_columns = (named.get(f"{side}_positions") for side in ("query", "key"))
@@ -67,14 +67,21 @@ def attend_last(layer, query, named):
     # By methods, which PyTorch and JAX have: those of `keras.ops` take 2% of a step.
     keys = backend.overwrite(cache.keys, start, k.swapaxes(1, 2), axis=2)
     values = backend.overwrite(cache.values, start, v.swapaxes(1, 2), axis=2)
-    key_mask = backend.overwrite(cache.key_mask, start, added, axis=1)
+    # Of all layers that have the same ones.
+    key_mask = shared(
+        ("written", start),
+        (cache.key_mask, added),
+        lambda: backend.overwrite(cache.key_mask, start, added, axis=1),
+    )
+    after = shared("moved on", (cache.start,), lambda: backend.moved_on(cache.start, 1, True))
     heads = q, *(x[:, :, : start + 1].swapaxes(1, 2) for x in (keys, values))
     seen = key_mask[:, : start + 1]
-    masks = [] if backend.all_true(seen) else [seen[:, None, None]]
+    unmasked = backend.is_unmasked(after) or backend.all_true(seen)
+    masks = [] if unmasked else [seen[:, None, None]]
     masks += [] if near is None or _all_true(near) else [near]
     mask = functools.reduce(ops.logical_and, masks) if masks else None
     attended = backend.dot_product_attention(*heads, None, mask, layer.key_dim**-0.5, False, None)
-    return merge(attended), Overwritten(keys, values, key_mask, cache.start + 1)
+    return merge(attended), Overwritten(keys, values, key_mask, after)
 
 
 def _all_true(mask):

@@ -20,6 +20,8 @@ subpackage imports a backend, except for writing the backend's file formats.
 | `is_traced` | whether a tensor's values are only known when the program runs |
 | `all_true` | whether a mask is known to be True everywhere, at no cost |
 | `unmasked`, `is_unmasked` | ids that are known to have no padding |
+| `looked_at` | a mask whose values are known from here on |
+| `number`, `moved_on` | a scalar tensor as a number, and a later one |
 | `cache_programs`, `keeps_programs` | compiled programs on disk, for later processes |
 | `check_floatx` | refuses a `floatx` that changes integers |
 | `check_range` | checks position ids when the program runs |

@@ -12,7 +12,10 @@ from keras_posenc.backend.cuda_alone import (  # noqa: F401
     drop_features,
     is_unmasked,
     kernels_drop,
+    looked_at,
+    moved_on,
     next_seed,
+    number,
     unmasked,
 )
 from keras_posenc.backend.exports import (  # noqa: F401
@@ -80,8 +83,11 @@ NAMES = (
     "linear",
     "log1p",
     "look_up",
+    "looked_at",
     "map_blocks",
+    "moved_on",
     "next_seed",
+    "number",
     "on_accelerator",
     "one_pass",
     "over_batch",

@@ -15,11 +15,15 @@ from keras import ops
 from keras_posenc.backend import shared, weighing
 from keras_posenc.backend.shared import *  # noqa: F403
 from keras_posenc.backend.torch_calls import (
+    all_true,  # noqa: F401
     by_group,  # noqa: F401
     dot_product_attention,  # noqa: F401
     is_plain,  # noqa: F401
     layer_norm,  # noqa: F401
     linear,  # noqa: F401
+    looked_at,  # noqa: F401
+    moved_on,  # noqa: F401
+    number,  # noqa: F401
     overwrite,  # noqa: F401
     rms_norm,  # noqa: F401
     rotate,  # noqa: F401
@@ -78,15 +82,6 @@ def device_count():
 
 def is_traced(x):
     return getattr(x, "is_meta", False) or tracing()
-
-
-def all_true(mask):
-    """Whether a mask (B, Tk) is True everywhere: one that is costs a pass over the map, and bars
-    the kernels for the causal order. To ask an accelerator would be to wait for it, and a program
-    that is being traced is for other masks too."""
-    if not isinstance(mask, torch.Tensor):
-        mask = ops.convert_to_tensor(mask)
-    return not tracing() and platform(mask) == "cpu" and bool(torch.all(mask))
 
 
 def check_range(ids, bound, check, message):

@@ -13,6 +13,7 @@ from keras_posenc.backend import shared, torch_cuda
 from keras_posenc.backend.keras_names import has, is_recomputed, scope
 from keras_posenc.backend.keras_names import tensor_of as numbers
 from keras_posenc.backend.shared_pass import shared as once
+from keras_posenc.backend.torch_host import is_unmasked
 
 
 def tracing():
@@ -65,6 +66,51 @@ def _is_around(device):
     )
 
 
+def number(x, known=None):
+    """A scalar tensor as a number of Python, or itself where that is for the program's runs.
+
+    It is read once, unless it is `known`: a GPU would be waited for each time.
+    """
+    if not isinstance(x, torch.Tensor):
+        return int(x)
+    if x.is_meta or tracing():
+        return x
+    if getattr(x, "_number", None) is None:
+        x._number = int(x) if known is None else known
+    return x._number
+
+
+def moved_on(start, count, unmasked):
+    """start + count keys, known as a number if `start` is, and whether none of them is masked."""
+    after, known = start + count, getattr(start, "_number", None)
+    if known is not None and isinstance(count, int):
+        after._number = known + count
+        after._has_no_padding = unmasked and (known == 0 or is_unmasked(start))
+    return after
+
+
+def all_true(mask):
+    """Whether a mask is True everywhere: one that is costs a pass over the map, and bars the
+    kernels for the causal order.
+
+    To ask an accelerator would be to wait for it, and a program that is being traced is for other
+    masks too.
+    """
+    mask = mask if isinstance(mask, torch.Tensor) else ops.convert_to_tensor(mask)
+    known = getattr(mask, "_all_true", None)
+    if known is not None or tracing() or torch_cuda.on_cuda(mask) or mask.device.type != "cpu":
+        return bool(known)
+    return bool(torch.all(mask))
+
+
+def looked_at(mask, known=None):
+    """A mask whose `all_true` is right from here on, also on an accelerator; `known` is True if
+    the mask is True everywhere."""
+    if not (tracing() or mask.is_meta):
+        mask._all_true = bool(torch.all(mask)) if known is None else known
+    return mask
+
+
 def _is_unknown(x):
     """Whether something is no tensor with numbers, or these are not those of later runs."""
     return not isinstance(x, torch.Tensor) or x.is_meta or tracing()
@@ -109,6 +155,10 @@ def rms_norm(x, gamma, offset, epsilon):
     return torch.nn.functional.rms_norm(x, x.shape[-1:], scale, epsilon)
 
 
+def _both_halves(cos, sin):
+    return torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)
+
+
 def cast(variable, dtype):
     """The numbers of a variable, or of a tensor, in another dtype.
 
@@ -137,6 +187,9 @@ def rotate(x, cos, sin, layout):
     if _is_unknown(x):
         return shared.rotate(x, cos, sin, layout)
     pairs, numbers = cos.shape[-1], x.float()
+    if layout == "half" and x.shape[-1] == 2 * pairs:
+        cos, sin = once("both halves", (cos, sin), lambda: _both_halves(cos, sin))
+        return torch.add(x * cos, x.roll(pairs, -1) * sin).to(x.dtype)
     turned, rest = numbers[..., : 2 * pairs], numbers[..., 2 * pairs :]
     half = layout == "half"
     a, b = turned.chunk(2, -1) if half else turned.unflatten(-1, (pairs, 2)).unbind(-1)

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_posenc import backend
 from keras_posenc.attention.gau import GatedAttentionUnit
 from keras_posenc.models.generation.graph import CausalGraph, reads_positions
 
@@ -69,6 +70,7 @@ class AfterPrompt:
         }
         tensors = self._inputs(prompt, ops.minimum(index, last), segments, context)
         value_mask = index < lengths if self.graph.by_segments else index < last
+        value_mask = backend.looked_at(value_mask)
         caches = self.graph.make_caches(batch, columns + self.max_length)
         arguments = {"value_mask": value_mask, **self._orders(zeros, columns)}
         caches = self.graph.read(tensors, ops.minimum(index, last), _for(arguments), caches)
@@ -92,11 +94,11 @@ class AfterPrompt:
         segments = context["segment"]
         if graph.by_segments:
             segments = ops.zeros_like(segments) if again else ops.ones_like(segments)
-        value_mask = ops.ones_like(last, dtype="bool")
+        real = not (again and graph.by_segments)
+        value_mask = (ops.ones_like if real else ops.zeros_like)(last, dtype="bool")
+        value_mask = backend.looked_at(value_mask, real)
         arguments = {
-            "value_mask": ops.logical_not(value_mask)
-            if again and graph.by_segments
-            else value_mask,
+            "value_mask": value_mask,
             **self._orders(ops.reshape(ops.cast(place, "int32"), (1, 1)), columns),
         }
         if graph.by_position:

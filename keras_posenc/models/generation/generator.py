@@ -16,6 +16,8 @@ from keras_posenc.models.generation.search_settings import SearchSettings
 OPTIONS = ("max_length", "beams", "alpha", "temperature", "top_k", "top_p", "repetition_penalty")
 OPTIONS = (*OPTIONS, "n")
 MOST_SEED = 2**31 - 1  # a backend keeps it in 32 bits
+# Steps after which a GPU is asked whether all texts have ended, which is to wait for it.
+STEPS_UNSEEN = 8
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -181,8 +183,15 @@ class Generator(backend.SafeTrainer, keras.Model):
         state, caches = search.grow(0, logits, search.start(rows, seen, uniforms), caches)
         self._show(0, state)
 
+        every = 1
+        if backend.on_accelerator(state["tokens"]) and self.callback is None:
+            every = STEPS_UNSEEN
+
         def goes_on(place, state, caches):
-            return ops.logical_and(place < length, search.goes_on(place, state))
+            if not isinstance(place, int):
+                return ops.logical_and(place < length, search.goes_on(place, state))
+            unseen = not search.ends_early or (place - 1) % every
+            return place < length and (unseen or bool(search.goes_on(place, state)))
 
         def write(place, state, caches):
             last = ops.take(state["tokens"], place - 1, axis=1)
@@ -191,7 +200,13 @@ class Generator(backend.SafeTrainer, keras.Model):
             self._show(place, state)
             return place + 1, state, caches
 
-        _, state, _ = ops.while_loop(goes_on, write, (ops.ones((), "int32"), state, caches))
+        if backend.TRAITS.eager:
+            place = 1
+            while goes_on(place, state, caches):
+                place, state, caches = write(place, state, caches)
+        else:
+            first = ops.ones((), "int32"), state, caches
+            _, state, _ = ops.while_loop(goes_on, write, first)
         texts = search.result(state)
         return texts if self.settings.n > 1 else texts[:, 0]
 

@@ -93,7 +93,8 @@ class CausalGraph(keras.Function):
     def make_caches(self, batch_size, length):
         """Returns empty caches of the attention calls, in the order in which they run."""
         caches = [layer.make_cache(batch_size, length) for layer in self.attentions]
-        return [Overwritten(*cache) for cache in caches]
+        # What is the same in all layers is one tensor, whose number is read once.
+        return [Overwritten(*cache[:2], *caches[0][2:]) for cache in caches]
 
     def read(self, inputs, ids, arguments, caches):
         """Fills the caches with a piece of the text; what comes after attention is not computed.

@@ -22,6 +22,11 @@ class Search:
     def __init__(self, settings):
         self.settings = settings
 
+    @property
+    def ends_early(self):
+        """Whether a search may end before `max_length`."""
+        return bool(self.settings.end_ids)
+
     def _start(self, rows, seen):
         """Nothing written yet; `seen` (R, V) marks the tokens that are there before."""
         settings = self.settings
@@ -95,6 +100,8 @@ class Beams(Search):
     those that end leave the search if they are among the K likeliest, and the K likeliest of the
     others go on, until none of them can get past the best texts.
     """
+
+    ends_early = True
 
     @property
     def rows(self):
