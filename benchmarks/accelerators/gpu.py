@@ -1,6 +1,6 @@
 """Steps on a GPU beside transformers and KerasHub, in bfloat16, and which kernels they ran.
 
-    python -m benchmarks.accelerators.gpu  # everything, in under ten minutes on an H100
+    python -m benchmarks.accelerators.gpu  # what decides first; what is left is named at the end
     python -m benchmarks.accelerators.gpu --rows posenc-jax kerashub-jax  # only JAX has CUDA
     python -m benchmarks.accelerators.gpu --table  # the results as a table, nothing measured
     python -m benchmarks.accelerators.gpu --anywhere --layers 1 --cases "embed minilm 2x64 0"
@@ -9,14 +9,18 @@ A case is a mode, a model, texts x tokens and the rate of attention dropout:
 
 forward   features of an encoder
 train     a step of a classifier with Adam
-embed     vectors of short texts by MiniLM's sizes
+embed     vectors of short texts by MiniLM's sizes, the mean of their tokens
 decode    texts x new tokens of a Llama with four key-value heads, greedily, with a cache
+
+Where the time goes is measured apart: `seconds` until the result is on the device, `host_seconds`
+of Python alone until everything is dispatched, and `copy_seconds` of the result to NumPy. On
+PyTorch, `waits` is the number of times that a step waits for the device, before its result.
 
 BERT is stretched to the length by the hierarchical table; others have a longer one. Weights stay
 float32, the arithmetic is bfloat16 (`mixed_bfloat16`; autocast for transformers). Fused attention
 kernels are read from the compiled program on JAX and from a profile on PyTorch; a row without
-attention dropout that names none took the slow path. On JAX, whose peak of memory never falls, each
-case is a process of its own. Results go to benchmarks/results/gpu.json, each with its device.
+attention dropout that names none took the slow path. Each case is a process of its own, and its
+result is printed as it comes. Results go to benchmarks/results/gpu.json, each with its device.
 """
 
 import argparse
@@ -30,6 +34,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 
 import numpy as np
 
@@ -37,7 +42,7 @@ from benchmarks.shared.kept import markdown
 from benchmarks.steps import libraries, rows
 
 RESULTS = rows.RESULTS / "gpu.json"
-ROWS = ["posenc-torch", "transformers", "posenc-jax", "kerashub-jax"]
+ROWS = ["posenc-jax", "posenc-torch", "transformers", "kerashub-jax"]
 FUSED = re.compile(r"fmha|flash|cudnn[\w$]*attention|efficient_attention|mem_eff", re.IGNORECASE)
 STEPS = ((3, 10), (1, 3))  # not timed and timed, of a step and of a text that is decoded
 NO_GPU = "No GPU here for"
@@ -69,18 +74,21 @@ PROMPT = 64
 BERT, MODERN = "bert-base", "modernbert-base"
 # In the order in which they are measured, should the time not suffice for all of them.
 CASES = [
-    f"train {BERT} 8x2048 0.1",
     f"forward {BERT} 8x2048 0",
+    f"train {BERT} 8x2048 0.1",
     "embed minilm 256x128 0",
-    "decode llama 8x200 0",
-    f"train {BERT} 32x512 0.1",
-    f"train {BERT} 2x8192 0.1",
-    f"train {BERT} 2x8192 0",
-    f"forward {MODERN} 2x8192 0",
-    f"forward {BERT} 2x8192 0",
-    "decode llama 1x200 0",
+    "decode llama 8x32 0",
     f"train {BERT} 8x2048 0",
-    f"train {MODERN} 2x8192 0",
+    f"train {BERT} 2x8192 0.1",
+    f"train {BERT} 32x512 0.1",
+    "decode llama 1x32 0",
+    f"forward {MODERN} 2x8192 0",
+    f"train {MODERN} 2x8192 0.1",
+    f"forward {BERT} 2x8192 0",
+    f"train {BERT} 2x8192 0",
+    f"train {BERT} 22x512 0.1",
+    f"train {BERT} 9x1024 0.1",
+    f"train {BERT} 5x1536 0.1",
 ]
 
 
@@ -108,25 +116,21 @@ def main():
 
 def measure(arguments):
     deadline, lines = time.monotonic() + 60 * arguments.minutes, []
-    for name, cases in processes(arguments.rows, arguments.cases):
-        if time.monotonic() >= deadline:
-            lines += [{"row": name, "case": case, "failed": NO_TIME} for case in cases]
+    for name, case in runs(arguments.rows, arguments.cases):
+        if time.monotonic() < deadline:
+            lines.append(measured_apart(arguments, name, case, deadline))
         else:
-            lines += measured_apart(arguments, name, cases, deadline)
+            lines.append({"row": name, "case": case, "failed": NO_TIME})
         arguments.results.parent.mkdir(exist_ok=True)
         arguments.results.write_text(json.dumps({"rows": lines}, indent=1) + "\n")
+    left = [f"{line['row']}: {line['case']}" for line in lines if line.get("failed") == NO_TIME]
+    if left:
+        print("No time was left for:", *left, sep="\n  ", flush=True)
 
 
-def processes(names, cases):
-    """(row, its cases), one for each process: those of PyTorch first, which compile nothing."""
-    known = [(name, [case for case in cases if serves(name, case)]) for name in names]
-    alone = [(n, mine) for n, mine in known if rows.NAMES[n].backend == "torch" and mine]
-    return alone + [
-        (name, [case])
-        for case in cases
-        for name, mine in known
-        if rows.NAMES[name].backend == "jax" and case in mine
-    ]
+def runs(names, cases):
+    """(row, case), each to be a process: all rows of a case before the next one."""
+    return [(name, case) for case in cases for name in names if serves(name, case)]
 
 
 def serves(name, case):
@@ -134,14 +138,14 @@ def serves(name, case):
     return rows.NAMES[name].library != "keras_hub" or not {"llama", MODERN} & set(case.split())
 
 
-def measured_apart(arguments, name, cases, deadline):
-    """The lines of a process, which is ended at the deadline, printed as they come."""
-    command = [sys.executable, "-m", __spec__.name, "--one", name, "--cases", *cases]
+def measured_apart(arguments, name, case, deadline):
+    """The line of a process, which is ended at the deadline, printed as it comes."""
+    command = [sys.executable, "-m", __spec__.name, "--one", name, "--cases", case]
     command += ["--anywhere"] * arguments.anywhere
     command += ["--layers", str(arguments.layers)] if arguments.layers else []
     environment = rows.environment_of(rows.NAMES[name])
     environment["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
-    lines = []
+    found = {}
     with tempfile.TemporaryFile("w+") as errors:
         run = subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True
@@ -149,7 +153,7 @@ def measured_apart(arguments, name, cases, deadline):
         timer = threading.Timer(max(0, deadline - time.monotonic()), run.kill)
         timer.start()
         for line in filter(lambda line: line.startswith("{"), run.stdout):
-            lines.append(json.loads(line))
+            found = json.loads(line)
             print(line, end="", flush=True)
         code = run.wait()
         timer.cancel()
@@ -157,10 +161,10 @@ def measured_apart(arguments, name, cases, deadline):
         message = (errors.read().strip().splitlines() or ["no message"])[-1]
     if NO_GPU in message:  # the next ones have none either
         sys.exit(message)
-    if code:
+    if code and not found:
         why = NO_TIME if time.monotonic() >= deadline else message[:200]
-        lines += [{"row": name, "case": case, "failed": why} for case in cases[len(lines) :]]
-    return lines
+        found = {"row": name, "case": case, "failed": why}
+    return found
 
 
 def measured(arguments, case):
@@ -182,16 +186,26 @@ def measured(arguments, case):
         warm_up, steps = STEPS[mode == "decode"]
         for _ in range(warm_up):
             step()
-        seconds = []
-        for _ in range(steps):
-            start = time.perf_counter()
-            step()
-            device["wait"]()
-            seconds.append(time.perf_counter() - start)
-        line |= {"seconds": round(statistics.median(seconds), 5), "peak_mb": device["peak_mb"]()}
+        times = [timed(step, device) for _ in range(steps)]
+        names = ("seconds", "host_seconds", "copy_seconds")
+        middle = [round(statistics.median(each), 5) for each in zip(*times, strict=True)]
+        line |= dict(zip(names, middle, strict=True))
+        line |= {"waits": device["waits"](step), "peak_mb": device["peak_mb"]()}
         return {**line, "fused_kernels": kernels()}
     except Exception as error:  # the other cases of this process are still of use
         return {**line, "failed": f"{type(error).__name__}: {error}"[:200]}
+
+
+def timed(step, device):
+    """Seconds until the result of a step is on the device, until Python has dispatched all of it,
+    and of the copy to the host."""
+    start = time.perf_counter()
+    result = step()
+    dispatched = time.perf_counter()
+    device["wait"](result)
+    ready = time.perf_counter()
+    device["copy"](result)
+    return ready - start, dispatched - start, time.perf_counter() - ready
 
 
 def config_of(model, row, length, rate, layers):
@@ -223,7 +237,9 @@ def jax_device():
         "kind": device.platform,
         "name": device.device_kind,
         "begin": lambda: None,
-        "wait": lambda: None,  # a step returns numbers, so it has ended
+        "wait": jax.block_until_ready,
+        "copy": lambda result: jax.tree_util.tree_map(np.asarray, result),
+        "waits": lambda step: None,
         "peak_mb": lambda: round((device.memory_stats() or {}).get("peak_bytes_in_use", 0) / 2**20),
     }
 
@@ -233,21 +249,38 @@ def torch_device():
 
     import torch
 
-    if not torch.cuda.is_available():
-        nothing = {"begin": lambda: None, "wait": lambda: None, "peak_mb": lambda: 0}
-        return {"kind": "cpu", "name": "cpu", **nothing}
+    kind = "cuda" if torch.cuda.is_available() else "cpu"
 
     def begin():
         gc.collect()
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
+        if kind == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+
+    def copy(result):
+        for x in result if isinstance(result, (list, tuple)) else [result]:
+            np.asarray(x.detach().cpu() if isinstance(x, torch.Tensor) else x)
+
+    def waits(step):
+        if kind == "cpu":
+            return None
+        torch.cuda.set_sync_debug_mode("warn")
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            step()
+        torch.cuda.set_sync_debug_mode("default")
+        return sum("synchroniz" in str(each.message) for each in found)
 
     return {
-        "kind": "cuda",
-        "name": torch.cuda.get_device_name(),
+        "kind": kind,
+        "name": torch.cuda.get_device_name() if kind == "cuda" else "cpu",
         "begin": begin,
-        "wait": torch.cuda.synchronize,
-        "peak_mb": lambda: round(torch.cuda.max_memory_allocated() / 2**20),
+        "wait": lambda result: torch.cuda.synchronize() if kind == "cuda" else None,
+        "copy": copy,
+        "waits": waits,
+        "peak_mb": lambda: (
+            round(torch.cuda.max_memory_allocated() / 2**20) if kind == "cuda" else 0
+        ),
     }
 
 
@@ -271,6 +304,9 @@ def posenc(mode, config, batch, length, device):
     inputs = {each.name: inputs[each.name] for each in encoder.inputs}
     if mode == "train":
         encoder = classifier(encoder, rows.CLASSES, pooling="cls")
+    if mode == "embed":
+        pooled = keras.layers.GlobalAveragePooling1D()(encoder.output)
+        encoder = type(encoder)(encoder.inputs, pooled)
     return keras_step(mode, encoder, inputs, labels)
 
 
@@ -296,6 +332,8 @@ def hub(mode, config, batch, length, device):
         "padding_mask": np.ones_like(tokens),
     }
     output = backbone.output["sequence_output"]
+    if mode == "embed":
+        output = keras.layers.GlobalAveragePooling1D()(output)
     if mode == "train":
         output = keras.layers.Dense(rows.CLASSES)(backbone.output["pooled_output"])
     return keras_step(mode, keras.Model(backbone.input, output), inputs, labels)
@@ -307,13 +345,33 @@ def keras_step(mode, model, inputs, labels):
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(1e-4), loss)
 
-    def step():
-        if mode != "train":
-            return model.predict_on_batch(inputs)
-        return float(model.train_on_batch(inputs, labels))
-
     if keras.backend.backend() == "torch":
+        import torch
+
+        def step():
+            if mode == "train":
+                return model.train_step((inputs, labels))["loss"]
+            with torch.no_grad():
+                return model(inputs, training=False)
+
+        if mode == "train":
+            model.optimizer.build(model.trainable_variables)
         return step, lambda: profiled(step)
+
+    import jax
+
+    @jax.jit
+    def run(weights, values, inputs):
+        return model.stateless_call(weights, values, inputs, training=False)[0]
+
+    there = {key: jax.numpy.asarray(value) for key, value in inputs.items()}
+    groups = model.trainable_variables, model.non_trainable_variables
+
+    def step():
+        if mode == "train":
+            return model.train_on_batch(inputs, labels)
+        return run(*([v.value for v in group] for group in groups), there)
+
     return step, lambda: compiled(model, inputs, mode == "train")
 
 
@@ -377,15 +435,16 @@ def transformers(mode, config, batch, length, device):
                 settings = {"do_sample": False, "min_new_tokens": length, "pad_token_id": 0}
                 return model.generate(
                     tokens, attention_mask=mask, max_new_tokens=length, **settings
-                ).cpu()
+                )
             if mode != "train":
                 with torch.inference_mode():
-                    return model.base_model(tokens, attention_mask=mask).last_hidden_state.cpu()
+                    found = model.base_model(tokens, attention_mask=mask).last_hidden_state
+                    return found.mean(1) if mode == "embed" else found
             loss = model(tokens, attention_mask=mask, labels=labels).loss
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        return float(loss.detach())
+        return loss.detach()
 
     return step, (lambda: []) if mode == "decode" else lambda: profiled(step)
 
