@@ -54,6 +54,11 @@ def whole(name, value, least=1, most=None, even=False, why="", remedy=""):
     raise ValueError(_message(name, wanted, why, value, remedy))
 
 
+def seed(value, name="seed"):
+    """The value as an int; raises ValueError unless NumPy and the backends take it as a seed."""
+    return whole(name, value, least=0, most=2**32 - 1)
+
+
 def number(name, value, least=None, above=None, below=None, most=None, why="", remedy=""):
     """The value; raises ValueError unless it is a finite number in these bounds, a bool being none.
 

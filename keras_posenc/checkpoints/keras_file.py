@@ -139,7 +139,9 @@ def _check_object(value):
             raise ValueError(f"its config.json describes {quote(value)}")
         if module in ("builtins", None) and _is_activation(name):
             return
-    if name in VALUES or keras.saving.get_registered_object(registered) is not None:
+    found = keras.saving.get_registered_object(registered)
+    # The name of the class must be that of what Keras makes.
+    if name in VALUES or (found is not None and name in (registered, found.__name__)):
         return
     table = CLASSES.get(module, "").split()
     plain = registered in (None, name)

@@ -8,11 +8,15 @@ import pathlib
 import re
 import sys
 
-from keras_posenc.files.untrusted import shorten
+from keras_posenc.files.untrusted import quote, shorten
 from keras_posenc.folders.hub_names import NAME, from_hub
 
 PREFIX = "hf:/"
 IN_CACHE = re.compile(r"models--([\w.-]+?)--([\w.-]+)")
+
+
+LONGEST_NAME = 96  # characters of owner/name
+REVISION = re.compile(r"(?!.*(?:\.\.|//))[\w.][\w./+-]{0,249}(?<![./])")
 # Of a repository, the files that are read. A file of PyTorch (.bin, .pt) is a pickle: never.
 SETTINGS = (
     "config.json",
@@ -90,6 +94,7 @@ def local_path(path):
     name, _, revision = name.removeprefix(PREFIX).lstrip("/").partition("@")
     if not NAME.fullmatch(name) or os.path.exists(path):
         return path
+    check_hub_name(name, revision)
     return type(path)(_download(name, revision or None))
 
 
@@ -122,6 +127,24 @@ def unfinished(folder):
     name = "owner/name" if cached is None else "/".join(IN_CACHE.fullmatch(cached.name).groups())
     where = f" --local-dir {folder}" if cached is None else ""
     return f" Its download was interrupted: finish it with hf download {name}{where}"
+
+
+def check_hub_name(name, revision=""):
+    """Refuses what the Hub cannot have, before it is asked.
+
+    Raises:
+        ValueError: if the name is too long, or the revision is none of Git.
+    """
+    if len(name) > LONGEST_NAME:
+        raise ValueError(
+            f"A name on the Hugging Face Hub has at most {LONGEST_NAME} characters. Received: "
+            f"{quote(name)}, of {len(name):,} characters"
+        )
+    if revision and not REVISION.fullmatch(revision):
+        raise ValueError(
+            "The revision behind @ must be the name of a branch or tag, or the digits of a commit. "
+            f"Received: {quote(revision)}"
+        )
 
 
 def _has_hub():

@@ -105,6 +105,7 @@ def mine_hard_negatives(
     choice = Choice(
         num_negatives, range_min, range_max, relative_margin, absolute_margin, max_score, sampling
     )
+    checks.seed(seed)
     _check_kind(directory)
     documents = TASKS["embed"].read(pairs, "pairs", text, label=False)
     pairs = [group[:2] for group in documents.texts]

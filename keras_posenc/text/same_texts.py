@@ -44,6 +44,7 @@ def text_numbers(texts, tokenizer, max_length=None, prompt=""):
     first, numbers = {}, []
     for start in range(0, len(texts), PART):
         for ids in tokenizer.contents(texts[start : start + PART]):
-            row = tokenizer.assemble(ids, max_length=max_length)[0]
-            numbers.append(first.setdefault(tokens_digest(row), len(numbers)))
+            if max_length is not None:
+                ids, _ = tokenizer.assemble(ids, max_length=max_length)
+            numbers.append(first.setdefault(tokens_digest(ids), len(numbers)))
     return np.array(numbers, int)

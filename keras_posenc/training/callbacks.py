@@ -1,6 +1,7 @@
 """Keras' callbacks around a run of several calls of `fit`, whose state a resumed run takes up."""
 
 import inspect
+import os
 
 import keras
 import numpy as np
@@ -131,6 +132,12 @@ def check_callbacks(callbacks, logs, directions, has_schedule):
                 f"`callbacks` has {name}, which cannot set a learning rate that follows a "
                 "schedule: give an optimizer with a constant one, such as "
                 "optimizer=keras.optimizers.AdamW(1e-4)."
+            )
+        folder = getattr(callback, "directory", None)
+        if name == "OrbaxCheckpoint" and folder is not None and not os.path.isabs(folder):
+            raise ValueError(
+                f"`callbacks` has OrbaxCheckpoint(directory={str(folder)!r}), which does not end "
+                f"with a relative path: give {os.path.abspath(folder)!r}."
             )
         monitor = getattr(callback, "monitor", None)
         watches = monitor is not None and getattr(callback, "save_best_only", True)

@@ -17,12 +17,13 @@ from keras_posenc.files.side_files import (
     remove_files,
 )
 from keras_posenc.files.untrusted import check_inside, read_json
-from keras_posenc.files.writing import check_place, make_folder, open_regular, write_text
+from keras_posenc.files.writing import check_place, make_folder, named, open_regular, write_text
 from keras_posenc.training.progress import Progress, printer
 from keras_posenc.training.runs import check_same_run, environment
 
 # What is known of the parts that are written; at the end also of the whole file.
-STATE = {"parts": 0, "bytes": 0, "digest": "", "file": None}
+STATE = {"parts": 0, "bytes": 0, "digest": "", "data": "", "file": None}
+BLOCK = 2**20  # bytes that are read at a time
 DATA, RECIPE, PROGRESS = "data", "recipe.json", "progress.json"
 # In the order in which they are removed: as long as the progress is there, the run is known.
 NAMES = (DATA, PROGRESS, RECIPE, LOCK)
@@ -154,6 +155,7 @@ def _write(file, folder, state, parts, compute, print_line):
     if done:
         print_line(f"resuming after part {done:,} of {parts.count:,}")
     progress = Progress(parts.count, done, print_line, unit="part")
+    written = _written(file, folder, state)
     for number, (texts, digest) in enumerate(parts):
         if number < done:
             if number == done - 1 and digest != state["digest"]:
@@ -162,16 +164,34 @@ def _write(file, folder, state, parts, compute, print_line):
                     "remove it to start again, or give another output."
                 )
             continue
-        file.seek(state["bytes"])
-        file.truncate()
         data = memoryview(compute(texts, number * parts.size))
-        while data:
-            data = data[file.write(data) :]
-        os.fsync(file.fileno())
-        state = {**STATE, "parts": number + 1, "bytes": file.tell(), "digest": digest}
+        written.update(data)
+        with named(folder / DATA):
+            file.seek(state["bytes"])
+            file.truncate()
+            while data:
+                data = data[file.write(data) :]
+            os.fsync(file.fileno())
+        facts = {"bytes": file.tell(), "digest": digest, "data": written.hexdigest()}
+        state = {**STATE, "parts": number + 1, **facts}
         write_text(folder / PROGRESS, json.dumps(state))
         progress.step()
     return state
+
+
+def _written(file, folder, state):
+    """The digest of the parts that are there, which must be what was written."""
+    found, left = hashlib.sha256(), 0 if file is None else state["bytes"]
+    while left and (block := file.read(min(left, BLOCK))):
+        found.update(block)
+        left -= len(block)
+    # Versions before 0.6 stored no digest.
+    if file is not None and state["data"] not in ("", found.hexdigest()):
+        raise ValueError(
+            f"{folder / DATA} has changed since an earlier call wrote its parts: remove {folder} "
+            "to start again."
+        )
+    return found
 
 
 def _state(folder, output):
@@ -190,7 +210,8 @@ def _state(folder, output):
             )
         data = output
     written = e.whole(most=data.stat().st_size if data.exists() else 0)
-    keys = {"parts": e.count, "bytes": written, "digest": e.string, "file": e.maybe(IDENTITY)}
+    keys = {"parts": e.count, "bytes": written, "digest": e.string, "data": e.string}
+    keys |= {"file": e.maybe(IDENTITY)}
     return e.checked(path, state, e.keys(keys), remedy)
 
 

@@ -77,6 +77,7 @@ class Recipe:
 
     def check(self):
         """Raises ValueError for a setting that is invalid."""
+        checks.seed(self.seed)
         if self.extension is not None:
             table = self.extension.table if self.extension.rope_scaling is None else None
             checks.choice("extension", table or str(self.extension), self.tables)

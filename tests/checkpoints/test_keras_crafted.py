@@ -83,6 +83,10 @@ NAMED = {
         layer("keras.layers", "Dense") | {"registered_name": "x>Dense"},
         r"keras\.layers\.Dense",
     ),
+    "a class of another name": (
+        layer("os", "system") | {"registered_name": "keras_posenc>EachToken"},
+        r"os\.system",
+    ),
     "a type of NumPy": ({"class_name": "__numpy__", "config": {"dtype": "O"}}, "__numpy__"),
     "a type of TensorFlow": ({"class_name": "__typespec__", "config": []}, "__typespec__"),
     "an operation that calls": (layer("keras.src.ops.core", "Map", function="x"), r"core\.Map"),

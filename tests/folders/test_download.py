@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import keras_posenc
+from keras_posenc.folders import download
 from keras_posenc.folders.download import local_path
 
 pytest.importorskip("huggingface_hub")
@@ -275,3 +276,27 @@ def test_an_unfinished_download_is_named(in_cache, tmp_path):
     shutil.rmtree(in_cache / "snapshots")
     with pytest.raises(FileNotFoundError, match=f"has no snapshot of the model. {remedy}"):
         keras_posenc.build_transformer_model(in_cache)
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("hf://a/" + "b" * 5000, "has at most 96 characters. Received: .*, of 5,002 characters"),
+        ("hf://owner/name@../main", r"revision behind @ must be .* Received: '\.\./main'"),
+        ("hf://owner/name@a b", "revision behind @ must be .* Received: 'a b'"),
+        ("hf://owner/name@" + "a" * 300, "revision behind @ must be the name of a branch or tag"),
+        ("hf://owner/name@-x", "revision behind @ must be .* Received: '-x'"),
+    ],
+)
+def test_what_the_hub_cannot_have_is_not_asked_for(monkeypatch, path, message):
+    monkeypatch.setattr(download, "_download", lambda *_: pytest.fail("the network is asked"))
+    with pytest.raises(ValueError, match=message) as caught:
+        download.local_path(path)
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize("revision", ["main", "v1.0", "refs/pr/3", "a-b_c", "0123abcd", None])
+def test_what_the_hub_may_have_is_asked_for(monkeypatch, revision):
+    monkeypatch.setattr(download, "_download", lambda name, revision: f"{name} {revision}")
+    path = "hf://owner/name" + (f"@{revision}" if revision else "")
+    assert download.local_path(path) == f"owner/name {revision}"

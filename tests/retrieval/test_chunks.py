@@ -5,8 +5,8 @@ import pytest
 import tokenizers
 from limits import processor_seconds
 
-from keras_posenc import Tokenizer
-from keras_posenc.retrieval import chunk_spans
+from keras_posenc import Tokenizer, embed
+from keras_posenc.retrieval import LateSpans, chunk_spans
 
 pytestmark = pytest.mark.once
 
@@ -130,3 +130,21 @@ def test_no_chunk_ends_inside_a_character(of_bytes, of_forms, tmp_path, tokens, 
         assert spans[0][0] == 0 and spans[-1][1] == len(text)
         assert "".join(text[start:end] for start, end in spans) == text or overlap
         assert [start for start, _ in spans] == sorted({start for start, _ in spans})
+
+
+@pytest.mark.parametrize("reading", ["chunks:8", "late:4", "late:4,overlap=1"])
+@pytest.mark.parametrize("texts", [[("a", "b"), ("c", "d")], [["a", "b"]], [[5, 6, 7]]])
+def test_what_cannot_be_cut_is_refused(pretrained, reading, texts):
+    message = f"`texts` must be a list of str, because reading='{reading}' cuts them.* the kind "
+    with pytest.raises(TypeError, match=message):
+        embed(pretrained, texts, reading=reading, verbose=0)
+
+
+@pytest.mark.parametrize("reading", ["chunks:8", "late:4", LateSpans([[(0, 1)]] * 3)])
+def test_an_error_has_the_number_of_the_text(pretrained, reading):
+    texts = ["w1 w2", "w3", "w4 \ud800"]
+    with pytest.raises(ValueError, match="^Text 2 has half a surrogate pair"):
+        embed(pretrained, texts, reading=reading, verbose=0)
+    if reading == "late:4":
+        with pytest.raises(ValueError, match="^Text 1 has no token to make a chunk of"):
+            embed(pretrained, ["w1", "\u200b"], reading=reading, verbose=0)

@@ -237,6 +237,8 @@ def reference_loss(found, alone, near, y, temperature=0.05):
     rows = y["real"] > 0
     s, t = unit(found)[rows], unit(y["passages"])[rows]
     scores = s @ t.T / temperature
+    numbers = y["same"][rows]
+    scores[(numbers[:, None] == numbers) & ~np.eye(len(numbers), dtype=bool)] = -np.inf
     right = np.diag(scores)
     entropy = [
         np.log(np.exp(x - r[:, None]).sum(1)) for x, r in ((scores, right), (scores.T, right))
@@ -261,6 +263,7 @@ def test_the_loss_is_its_formula(small):
         "near": rng.normal(size=(7, 5)),
         "real": np.array([1, 1, 1, 0, 1, 0, 1, 1.0]),
         "kept": np.array([1, 1, 0, 1, 1, 0, 0.0]),
+        "same": np.arange(8),
     }
     model = ContextualModel(build_transformer_model(small))
     loss = model.compute_loss(
@@ -274,6 +277,13 @@ def test_the_loss_is_its_formula(small):
     guessed = {k: ops.convert_to_tensor(v, "float32") for k, v in guessed.items()}
     np.testing.assert_allclose(
         float(model.compute_loss(y=same, y_pred=guessed)), np.log(6), rtol=1e-4
+    )
+    # A passage that is another one's copy is no other one.
+    copies = {**y, "same": np.array([0, 1, 0, 3, 4, 4, 6, 0])}
+    expected = reference_loss(made["passages"], made["alone"], made["near"], copies)
+    found = {k: ops.convert_to_tensor(v, "float32") for k, v in made.items()}
+    np.testing.assert_allclose(
+        float(model.compute_loss(y=copies, y_pred=found)), expected, rtol=1e-4
     )
     # What stands in places without a passage does not count; elsewhere it does.
     for row, same in ((3, True), (4, False)):
@@ -354,6 +364,7 @@ def test_passages_learn_the_name_far_before_them(small, corpus):
         "near": rng.normal(size=(batch.kept.size, width)),
         "kept": 0 * batch.kept,
         "real": batch.real,
+        "same": np.arange(COPIES * PASSAGES),
     }
     losses = [float(np.ravel(model.train_on_batch(batch.inputs, targets))[0]) for _ in range(150)]
     assert losses[-1] < losses[0] / 2

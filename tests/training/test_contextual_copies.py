@@ -1,5 +1,7 @@
 """What contextual training makes of texts: names, words, and the copies that differ in them."""
 
+import string
+
 import numpy as np
 import pytest
 from contextual_texts import ENGLISH, OPENING, TEXTS, write_embedder
@@ -65,6 +67,7 @@ def test_one_long_text_is_compared_with_its_own_parts(small):
     assert corpus.draw(np.random.default_rng(0)).passages
 
 
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 GERMAN = "Da ist die {0}. Die {0} gehört ihm. Er mag die {0}. Neben der {0} steht ein Baum."
 CODE = "def {0}(x): return x + 1. y = {0}(2). print({0}(y)). Then {0} of y is called again."
 TABLE = "No. | Name | Sum. 1 | {0} | 12. 2 | {0} | 4. 3 | {0} | 7. 4 | {0} | 9."
@@ -80,12 +83,36 @@ TABLE = "No. | Name | Sum. 1 | {0} | 12. 2 | {0} | 4. 3 | {0} | 7. 4 | {0} | 9."
         ("{0}很大。我们去{0}。{0}下雨了。他的{0}很好。", ("茶园", "学校", "工厂"), None),
     ],
 )
-def test_texts_without_pronouns_that_are_known_give_words(small, template, words, language):
+def test_texts_without_pronouns_that_are_known_give_words(template, words, language):
     texts = [template.format(word) for word in words]
     assert language_of(texts) == language
-    corpus = Corpus([*texts, " \n", ""], Tokenizer(small), None, 500, 0.0, OPENING)
+    letters = sorted({*"".join(texts).lower(), *string.ascii_lowercase} - {" "})
+    tokens = [*SPECIAL, *letters, *(f"##{letter}" for letter in letters)]
+    tokenizer = Tokenizer(vocabulary={token: number for number, token in enumerate(tokens)})
+    corpus = Corpus([*texts, " \n", ""], tokenizer, None, 500, 0.0, OPENING)
     assert corpus.names == [] and {each.word for each in corpus.words} >= {
         word.lower() for word in words
     }
     found = f"{len(corpus.words)} words of 3 of 5 texts, 2 of them empty"
     assert corpus.summary() == f"0 names and {found}"
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("names", [0.0, 1.0])
+def test_copies_differ_in_their_tokens(small, tmp_path, names):
+    """Names and words that the tokenizer makes equal, or does not know, are one."""
+    known = (small / "vocab.txt").read_text("utf-8").split("\n")
+    unknown = {"Nora", "Hugo", "boots", "chairs", "Rita"}
+    words = [word for word in known if word not in {each.lower() for each in unknown}]
+    (tmp_path / "vocab.txt").write_text("\n".join(words), "utf-8")
+    texts = [*TEXTS, TEXTS[0].replace("Ada", "Adá").replace("cheese", "chéese")]
+    tokenizer = Tokenizer(tmp_path)
+    corpus = Corpus(texts, tokenizer, ENGLISH, 126, names, OPENING)
+    assert corpus.subjects
+    for step in range(40):
+        copies = corpus.draw(np.random.default_rng(step))
+        tokens = [tokenizer.contents([" ".join(copy)])[0] for copy in copies.texts]
+        assert len({tuple(each) for each in tokens}) == len(tokens) > 1
+    # Where no two words differ in their tokens, there is nothing to learn from.
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n.\n", "utf-8")
+    assert not Corpus(texts, Tokenizer(tmp_path), ENGLISH, 126, names, OPENING).subjects

@@ -75,3 +75,19 @@ def test_one_text_is_measured_on_itself_and_the_log_says_so(small, tmp_path, cap
     settings = {**SHORT, "steps": 0}
     contextualize(small, [" ".join(TEXTS)], tmp_path, **settings)
     assert "There is one text, and what is found is measured on it, too" in caplog.text
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"seed": -1}, "`seed` must be an integer from 0 to 4294967295. Received: -1"),
+        ({"seed": 0.5}, "`seed` must be an integer from 0 to 4294967295. Received: 0.5"),
+        ({"names": 0.5, "language": None}, "`names` needs the pronouns .* Received: names=0.5"),
+        ({"names": 1.0}, "`names` needs the pronouns that stand for names: give `language`, one o"),
+    ],
+)
+def test_settings_without_effect_are_refused(small, settings, message):
+    texts = ["zug zur zeit"] * 9 if settings == {"names": 1.0} else TEXTS
+    with pytest.raises(ValueError, match=message):
+        contextualize(small, texts, **{**SHORT, **settings})

@@ -12,6 +12,14 @@ from keras_posenc.training import Classify, Optimizer, finetune, load_finetuned,
 SETTINGS = {"validation": 0.25, "max_length": 16, "token_budget": 256, "verbose": 0}
 
 
+class OrbaxCheckpoint(keras.callbacks.Callback):
+    """Has the name and the attribute of Keras' own, which needs a package."""
+
+    def __init__(self, directory):
+        super().__init__()
+        self.directory = directory
+
+
 def history(output):
     with open(output / "history.csv", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -223,6 +231,12 @@ def weighted(weights):
             weighted(dict.fromkeys("abc", 0)),
             ValueError,
             "a weight above 0 for a class that",
+        ),
+        ({"seed": -1}, ValueError, "`seed` must be an integer from 0 to 4294967295. Received: -1"),
+        (
+            {"callbacks": [OrbaxCheckpoint("saved")]},
+            ValueError,
+            r"has OrbaxCheckpoint\(directory='saved'\), which does not end .*: give '/.*saved'",
         ),
         (
             {"task": Classify(class_weight={"a": -1})},

@@ -1,5 +1,6 @@
 """Files that are written part by part: vectors and predictions of more texts than memory holds."""
 
+import errno
 import json
 import os
 import pathlib
@@ -14,7 +15,7 @@ from keras_posenc import backend
 from keras_posenc.retrieval import embed, open_embedder
 from keras_posenc.retrieval.embedding_record import EmbeddingRecord, read_record
 from keras_posenc.text.text_stream import TextStream
-from keras_posenc.training import predict
+from keras_posenc.training import part_file, predict
 from keras_posenc.training.part_file import write_parts
 from keras_posenc.training.text_model import TextModel
 
@@ -114,11 +115,61 @@ def test_parts_of_another_call_are_refused(pretrained, lines, tmp_path, monkeypa
         ValueError, match="holds parts of other texts, or ids, than those that are given"
     ):
         run([TEXTS[1], *TEXTS[1:]])
-    (tmp_path / "v.npy.parts" / "data").write_bytes(b"")
+    data = tmp_path / "v.npy.parts" / "data"
+    whole = data.read_bytes()
+    for place in (0, len(whole) // 2, len(whole) - 1):
+        changed = bytearray(whole)
+        changed[place] ^= 1
+        data.write_bytes(changed)
+        with pytest.raises(ValueError, match="parts/data has changed since an earlier call wrote"):
+            run()
+    data.write_bytes(whole)
+    with pytest.raises(KeyboardInterrupt):  # which `run` raises after each part
+        run()
+    data.write_bytes(b"")
     with pytest.raises(
         ValueError, match=r"progress.json is damaged \(bytes .*\)\. Remove .*parts to start"
     ):
         run()
+
+
+@pytest.mark.once
+def test_parts_of_an_earlier_version_go_on(pretrained, lines, tmp_path, monkeypatch):
+    """They stored no digest of what they wrote."""
+    expected = embed(pretrained, TEXTS, verbose=0)
+    with monkeypatch.context() as patched:
+        die_after(patched, 1)
+        with pytest.raises(KeyboardInterrupt):
+            embed(pretrained, lines, tmp_path / "v.npy", part_size=4, verbose=0)
+    progress = tmp_path / "v.npy.parts" / "progress.json"
+    state = json.loads(progress.read_text())
+    del state["data"]
+    progress.write_text(json.dumps(state))
+    found = embed(pretrained, lines, tmp_path / "v.npy", part_size=4, verbose=0)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("call", ["write", "truncate", "fsync"])
+def test_a_full_disk_is_an_error_with_the_path(pretrained, lines, tmp_path, monkeypatch, call):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    class Full:
+        """A file on a full disk."""
+
+        def __init__(self, file):
+            self._file = file
+
+        def __getattr__(self, name):
+            return full if name == call else getattr(self._file, name)
+
+    open_file = part_file.open_regular
+    monkeypatch.setattr(part_file, "open_regular", lambda path: Full(open_file(path)))
+    if call == "fsync":
+        monkeypatch.setattr(part_file.os, "fsync", full)
+    with pytest.raises(OSError, match=r"No space left on device: '.*v\.npy\.parts/"):
+        embed(pretrained, lines, tmp_path / "v.npy", part_size=4, verbose=0)
 
 
 @pytest.mark.once

@@ -198,3 +198,15 @@ def test_what_is_no_passage(small, tmp_path):
     with pytest.raises(ValueError, match="`pooling` must be one of .'mean'"):
         Embed(document_weight=0.2, pooling="cls")
     assert "document_weight" not in Embed().record()
+
+
+@pytest.mark.once
+def test_a_long_query_counts_as_it_is_read(small, tmp_path, monkeypatch):
+    """Its first `QUERY` tokens, of a stage that skips what is longer."""
+    monkeypatch.setattr(passages, "QUERY", 8)
+    rows = rows_of(8)
+    rows[0] = (" ".join(["w1"] * 30), *rows[0][1:])
+    rows[1] = (rows[1][0], " ".join(["w2"] * 20) + " w5", "w5")
+    settings = {"task": TASK, "longer": "skip", "epochs": 1, "max_length": 16, "verbose": 0}
+    metrics = finetune(small, rows, tmp_path / "out", **settings)
+    assert metrics["train"]["documents"] == 7  # all but that of the long document

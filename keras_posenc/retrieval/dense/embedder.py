@@ -36,6 +36,7 @@ from keras_posenc.retrieval.readings import Chunks, LateChunks, is_late, reading
 from keras_posenc.retrieval.saving import module_arrays, save_as_read
 from keras_posenc.text import TextBatches
 from keras_posenc.text.documents import kind_of_all
+from keras_posenc.text.offsets import check_texts
 from keras_posenc.text.shapes import shape_options
 from keras_posenc.training.finetuning.task import check_encoded
 from keras_posenc.training.saved_models import max_length_of
@@ -165,7 +166,12 @@ class DenseEmbedder(Embedder, TextModel):
         model = self._with_prompt(prompt)
         if reading is None:
             return model.predict(texts, verbose)
-        kind_of_all(texts)
+        if (kind := kind_of_all(texts)) != "str":
+            raise TypeError(
+                f"`texts` must be a list of str, because reading={str(reading)!r} cuts them: give "
+                f"str, or read them whole. Received: texts of the kind {kind!r}"
+            )
+        check_texts(texts)  # which are encoded one by one, without their numbers
         if isinstance(reading, Chunks):
             return _means_of_chunks(model, texts, reading, verbose)
         if isinstance(reading, LateChunks):
@@ -262,7 +268,8 @@ def _spans_of(texts, tokenizer, reading):
         try:
             spans.append(chunk_spans(text, tokenizer, reading.size, reading.overlap))
         except ValueError as error:
-            raise ValueError(f"Text {number}: {error}") from None
+            message = str(error).replace("The text", f"Text {number}", 1)
+            raise ValueError(message) from None
     return spans
 
 

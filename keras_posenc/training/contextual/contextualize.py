@@ -163,6 +163,7 @@ def contextualize(
     check_processes("contextualize")
     check_shared("output", output)
     checks.choice("language", language, ("auto", None, *LANGUAGES))
+    checks.seed(seed)
     modules = read_modules(checkpoint)
     _check_pooling(modules, checkpoint)
     source = Source(str(modules[0].folder))
@@ -173,6 +174,12 @@ def contextualize(
     chosen = {"language": language, "names": names}
     if names is None:
         chosen["names"] = 0.0 if language is None else NAMES
+    elif language is None and names:
+        raise ValueError(
+            "`names` needs the pronouns that stand for names: give `language`, one of "
+            f"{', '.join(LANGUAGES)}, or names=0, which exchanges words. Received: "
+            f"names={quote(names)}, and texts in no such language"
+        )
     recipe = ContextualRecipe.of(arguments, checkpoint=str(checkpoint), **chosen)
     recipe.options(old)
     prompt = prompt_of_side(*read_prompts(checkpoint), "document")

@@ -5,6 +5,7 @@ import dataclasses
 
 import numpy as np
 
+from keras_posenc.text.same_texts import text_numbers
 from keras_posenc.training.contextual.names import name_pattern, names_in, without_name
 from keras_posenc.training.contextual.sentences import sentences_of
 from keras_posenc.training.contextual.words import without_word, word_pattern, words_in
@@ -115,6 +116,11 @@ class Corpus:
                         self.names.append(subject)
                         self.pool[pronoun].add(name)
         self.pool = {pronoun: sorted(names) for pronoun, names in self.pool.items()}
+        known = sorted({each.word for each in self.words}.union(*self.pool.values()))
+        numbers = text_numbers([_capital(name) for name in known], tokenizer)
+        self._numbers = dict(zip(known, numbers.tolist(), strict=True))
+        self.names = [each for each in self.names if self._others(each)]
+        self.words = [each for each in self.words if self._others(each)]
 
     def _subject(self, number, word, pattern, pronoun):
         """The `Subject`, or None if the text has too few sentences with it."""
@@ -274,12 +280,18 @@ class Corpus:
 
     def names_of(self, subject, rng, count):
         """The names, or words, of the copies; the first is that of the text."""
+        others = self._others(subject)
+        return [subject.word, *(others[i] for i in rng.permutation(len(others))[: count - 1])]
+
+    def _others(self, subject):
+        """What can take the place of a name or word: copies with the same tokens would be one."""
         if subject.pronoun is not None:
             pool = self.pool[subject.pronoun]
         else:
             pool = sorted({each.word for each in self.words if each.text != subject.text})
-        pool = [name for name in pool if name != subject.word]
-        return [subject.word, *(pool[i] for i in rng.permutation(len(pool))[: count - 1])]
+        number_here = self._numbers[subject.word]
+        names = {self._numbers[name]: name for name in reversed(pool)}
+        return sorted(name for number, name in names.items() if number != number_here)
 
 
 class Fillers:
@@ -336,4 +348,8 @@ def _choose(subjects, rng):
 def in_place(match, name):
     """The name of a copy in place of a match, with the possessive ending of the match."""
     ending = match[1] if match.re.groups and match[1] else ""
-    return (name[:1].upper() + name[1:] if match[0][:1].isupper() else name) + ending
+    return (_capital(name) if match[0][:1].isupper() else name) + ending
+
+
+def _capital(name):
+    return name[:1].upper() + name[1:]

@@ -4,6 +4,8 @@ import dataclasses
 
 import numpy as np
 
+from keras_posenc.losses.similarity import TIE
+from keras_posenc.metrics.scores import spearman
 from keras_posenc.training.contextual.copies import SENTENCE, Fillers, in_place
 from keras_posenc.training.stretching.feature_losses import agreement
 from keras_posenc.training.stretching.windows import first_token, one_segment
@@ -125,8 +127,8 @@ class Measure:
             _unit(f(self.sentences)) for f in (self.teacher_vectors, self.student_vectors)
         )
         pairs = np.triu_indices(len(one), 1)
-        ranks = [np.argsort(np.argsort((v @ v.T)[pairs])) for v in (one, other)]
-        same = float(np.corrcoef(*ranks)[0, 1]) if len(pairs[0]) > 1 else 1.0
+        products = [(vectors @ vectors.T)[pairs] for vectors in (one, other)]
+        same = spearman(*products) if len(pairs[0]) > 1 else 1.0
         return round(same, 4), round(float(agreement(one, other).mean()), 4)
 
     def teacher_vectors(self, texts):
@@ -144,7 +146,7 @@ class Measure:
             asked = _unit(queries(sum(case.named, []))).reshape(vectors.shape)
             # (copy asked for, passage, copy)
             scores = np.einsum("cpd,kpd->cpk", asked, vectors)
-            best = scores >= scores.max(axis=-1, keepdims=True) - 1e-6
+            best = scores >= scores.max(axis=-1, keepdims=True) - TIE
             right = np.einsum("cpc->cp", best) / best.sum(axis=-1)
             fractions.append(float(right.mean()))
             choices.append(scores.argmax(axis=-1))

@@ -62,8 +62,11 @@ class ContextualModel(backend.SafeTrainer, keras.Model):
         y = {name: ops.convert_to_tensor(value, "float32") for name, value in y.items()}
         target, real = _unit(y["passages"]), y["real"]
         found = _unit(y_pred["passages"])
-        # A place without a passage is no candidate.
-        both = ops.expand_dims(real, 0) * ops.expand_dims(real, 1)
+        # A place without a passage is no candidate, and neither is a copy of the passage itself.
+        place = ops.arange(ops.shape(real)[0])
+        others = ops.not_equal(place[None], place[:, None])
+        copies = ops.logical_and(others, ops.equal(y["same"][None], y["same"][:, None]))
+        both = real[None] * real[:, None] * ops.cast(ops.logical_not(copies), "float32")
         scores = ops.matmul(found, ops.transpose(target)) / TEMPERATURE - 1e4 * (1 - both)
         entropies = (ops.logsumexp(scores, axis=1) + ops.logsumexp(scores, axis=0)) / 2
         passages = entropies - ops.diagonal(scores) + _apart(found, target)

@@ -85,6 +85,7 @@ class ContextualTraining:
             "near": near,
             "kept": batch.kept,
             "real": batch.real,
+            "same": np.unique(batch.named_ids, axis=0, return_inverse=True)[1].ravel(),
         }
         return float(np.ravel(self.model.train_on_batch(batch.inputs, targets))[0])
 

@@ -131,8 +131,10 @@ class Trainer:
     def token_counts(self):
         """Tokens of each document to train on, special tokens included."""
         whole = dataclasses.replace(self.finetuned, max_length=None, stride=None)
-        options = self.task.training_options()
-        return whole.batches(self.documents["train"].texts, **options).lengths
+        documents, options = self.documents["train"], self.task.training_options()
+        with unlogged_truncation(True):  # of a query, of which more tokens are never read
+            whole, train, _ = self._encoded(whole, documents.texts, documents.labels)
+        return whole.batches(train, **options).lengths
 
     @property
     def left_out(self):
