@@ -106,9 +106,14 @@ test-python:
 	@$(call timed,$$($(PYTHON) -V),KERAS_BACKEND=jax $(QUICKLY) \
 		$(subst $(BIN),.venv/other/bin,$(PYTEST)) -m "not once" $(ALONE))
 
-# Damaged files of every kind, for an hour; `make test` has half a minute of it.
+# Damaged files of every kind for an hour, and combinations of all that attention takes for another:
+# 40 minutes on torch, ten on each other backend. `make test` has a minute of each.
 fuzz: $(INSTALLED)
 	RUST_BACKTRACE=0 KERAS_BACKEND=torch $(BIN)/python tests/fuzz.py --seconds 3600 --seed $$$$
+	for run in torch:2400 tensorflow:600 jax:600; do \
+		PYTHONPATH=.:tests KERAS_BACKEND=$${run%:*} TF_CPP_MIN_LOG_LEVEL=3 $(QUICKLY) $(BIN)/python \
+			tests/attention_draws.py --seconds $${run#*:} --seed $$$$ --long 0.3 --table || exit; \
+	done
 
 # A fine-tuning and a pretraining killed at each of their file operations, on each backend, for an hour.
 kills: $(INSTALLED)

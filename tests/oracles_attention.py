@@ -1,190 +1,290 @@
-"""What attention with one encoding gives, by the papers, in float64 NumPy; nothing of ours here.
+"""Attention with all that it takes, by the papers, in float64 NumPy; nothing of ours here.
 
-`ORACLES` has a function of `Given` for every name of an encoding, whatever its arguments are.
+`attention` has the arguments of `PositionalAttention` and of its call. A function per encoding and
+place (`HEADS`, `BIASES`, `SCORES`, `VALUES`) reads and changes a `Matrix`; all cells are computed,
+whatever is masked, and nothing is cut, folded or fused.
 """
 
-import dataclasses
 import math
 
 import numpy as np
-import oracles
 import oracles_bias
-import oracles_contextual
 import oracles_relative
 import oracles_rotary
 import oracles_scale
+from oracles import softmax
 
-
-@dataclasses.dataclass
-class Given:
-    """What attention was given, all in float64.
-
-    Attributes:
-        q, k, v: (B, T, H, D), the projected queries, keys and values.
-        states: (B, T, E), the hidden states behind them.
-        ids: (B, T) positions, or (B, T, axes).
-        keep: (B, T) bool, False where a key is padding.
-        causal: bool.
-        weights: dict, name of a weight of the encoding -> array.
-        arguments: dict, the config of the encoding.
-    """
-
-    q: np.ndarray
-    k: np.ndarray
-    v: np.ndarray
-    states: np.ndarray
-    ids: np.ndarray
-    keep: np.ndarray
-    causal: bool
-    weights: dict
-    arguments: dict
-
-    @property
-    def heads(self):
-        return self.q.shape[2]
-
-    @property
-    def distance(self):
-        """(B, T, T): i - j."""
-        return self.ids[:, :, None] - self.ids[:, None]
-
-    @property
-    def cells(self):
-        """(B, H, T, T) bool: who may be seen."""
-        length = len(self.keep[0])
-        seen = np.tri(length, dtype=bool) if self.causal else np.ones((length, length), bool)
-        cells = seen & self.keep[:, None, None, :]
-        return np.repeat(cells, self.heads, axis=1)
-
-    @property
-    def visible(self):
-        """(B, 1, T, 1): how many keys a query sees, 1 where there are none."""
-        return np.maximum(self.cells[:, :1].sum(-1, keepdims=True), 1)
-
-    @property
-    def products(self):
-        """(B, H, T, T): q_i k_j / sqrt(D)."""
-        return oracles_rotary.product(self.q, self.k) / math.sqrt(self.q.shape[-1])
-
-    def attended(self, logits, cells=None):
-        cells = self.cells if cells is None else cells
-        return self.mixed(oracles.softmax(np.where(cells, logits, -1e30)))
-
-    def mixed(self, weights):
-        return np.einsum("bhij,bjhd->bihd", weights, self.v)
-
-    def biased(self, bias_of_ids):
-        """Attention with the bias (H, T, T) that a function of the ids (T,) of each text tells."""
-        return self.attended(self.products + np.stack([bias_of_ids(ids) for ids in self.ids]))
+FAR = -1e30
 
 
 def softplus(x):
-    return np.log1p(np.exp(x))
+    return np.log1p(np.exp(-np.abs(x))) + np.maximum(x, 0)
 
 
-# --- Biases of the distance ---
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
 
 
-def alibi(given):
-    direction, heads = given.arguments["direction"], given.heads
-    one_sided = direction == "one_sided"
-    left, right = (1, 1) if isinstance(direction, str) else direction
-    slopes = oracles_bias.slopes(heads // 2) * 2 if one_sided else oracles_bias.slopes(heads)
-    if given.arguments["learned"]:
-        slopes = softplus(given.weights["slopes"])
-    r, cells = given.distance[:, None], given.cells
-    if one_sided:
-        first = np.arange(heads)[:, None, None] < heads // 2
-        cells = cells & np.where(first, r >= 0, r <= 0)
-    lengths = np.where(r >= 0, left * r, -right * r)
-    return given.attended(given.products - np.reshape(slopes, (-1, 1, 1)) * lengths, cells)
+def product(q, k):
+    """(B, H, Tq, Tk) inner products."""
+    return q.transpose(0, 2, 1, 3) @ k.transpose(0, 2, 3, 1)
 
 
-def sandwich(given):
-    size, base = given.arguments["size"], given.arguments["base"]
-    return given.biased(lambda ids: oracles_bias.sandwich(given.heads, ids, ids, size, base))
+class Matrix:
+    """The attention matrix in the making.
+
+    Attributes:
+        q, k, v: (B, T, H, D), as the encodings so far have changed them; `first` q and k as they
+            were projected.
+        size: int. D of the softmax scale.
+        states, of_keys: (B, Tq, E) and (B, Tk, E), the hidden states behind them.
+        rows, columns: (B, T) or (B, T, A) ids.
+        index: (Tq,), the column of each query's token in a sequence that both are of.
+        keep: (B, Tk) bool, False where a key is padding.
+        given: (B, H, Tq, Tk) bool, the mask of the call.
+        document: (B, Tk), where the document of a token begins, or None.
+        by_index: bool. The causal order is that of the index.
+        cached: bool. The keys come from a cache.
+        open: (B, H, Tq, Tk) bool.
+        more: terms of the logits that later factors of the queries scale; `bias`: that none does.
+        decay: (B, Tq, Tk, F), factors of the products of the first F features, or None.
+    """
+
+    def __init__(self, **attributes):
+        self.more, self.bias, self.decay = 0.0, 0.0, None
+        self.__dict__.update(attributes)
+        self.first = self.q, self.k
+        self.heads = self.q.shape[2]
+
+    @property
+    def distance(self):
+        return self.rows[:, :, None] - self.columns[:, None]
+
+    @property
+    def same(self):
+        """(B, Tq, Tk) bool: the key is the query's."""
+        if self.by_index:
+            return np.broadcast_to(
+                self.index[:, None] == np.arange(self.k.shape[1]), self.distance.shape[:3]
+            )
+        return self.distance == 0
+
+    @property
+    def visible(self):
+        """(B, H, Tq, 1): how many keys a query sees."""
+        return self.open.sum(-1, keepdims=True)
+
+    def scale(self, factor):
+        """Multiplies the queries as they are now by a factor, broadcastable to (B, H, Tq, 1)."""
+        self.q = self.q * np.moveaxis(np.atleast_1d(factor) + np.zeros((1, 1, 1, 1)), 1, 2)
+        self.more = self.more * factor
+
+    def met(self, f, g):
+        """(B, H, Tq, Tk): feature f of the queries times feature g of the keys, with the decay."""
+        cells = np.einsum("bih,bjh->bhij", self.q[..., f], self.k[..., g])
+        near = self.decay is not None and f < self.decay.shape[-1]
+        return cells * self.decay[:, None, ..., f] if near else cells
+
+    def products(self):
+        """(B, H, Tq, Tk): q_i k_j / sqrt(D)."""
+        if self.decay is None:
+            return product(self.q, self.k) / math.sqrt(self.size)
+        return sum(self.met(f, f) for f in range(self.q.shape[-1])) / math.sqrt(self.size)
 
 
-def rotary_bias(given):
-    a, b, base = given.weights["a"], given.weights["b"], given.arguments["base"]
-    return given.biased(lambda ids: oracles_bias.rotary_bias(a, b, ids, ids, base))
+def attention(arguments, encodings, weights, call, kept=None):
+    """(output, weights, logits, mask) of a layer's call.
+
+    Args:
+        arguments: dict, those of the constructor.
+        encodings: list of (name, dict of arguments, dict of weights).
+        weights: dict, those of the projections: of "query", "key", "value", "output", "gate" a list
+            of kernel and bias; of "norms" the function of the heads of queries and of keys.
+        call: dict, the arguments of the call, NumPy. With `start`, the queries follow so many keys,
+            as from a cache.
+        kept: (B, H, Tq, Tk), what the weights are multiplied by in dropout.
+    """
+    call = {name: value for name, value in call.items() if value is not None}
+    x, value = np.asarray(call["query"], "float64"), np.asarray(call["value"], "float64")
+    key = np.asarray(call.get("key", value), "float64")
+    heads, size = arguments["num_heads"], arguments["key_dim"]
+
+    def projected(name, x):
+        kernel, *bias = weights[name]
+        found = np.einsum("btd,dhe->bthe", x, kernel) + (bias[0] if bias else 0)
+        return np.repeat(found, heads // found.shape[2], axis=2)
+
+    keep = padding(call, key)
+    states = np.where(keep[..., None], key, 0)
+    q, k, v = projected("query", x), projected("key", key), projected("value", value)
+    if "norms" in weights:
+        of_queries, of_keys = weights["norms"]
+        q, k = of_queries(q), of_keys(k)
+    k, v = (np.where(keep[..., None, None], each, 0) for each in (k, v))
+    rows, columns, index, by_index, seen, document = places(call, x, key)
+    given = np.ones((1, 1, 1, 1), bool)
+    if "attention_mask" in call:
+        given = np.asarray(call["attention_mask"], bool)
+        given = given[:, None] if given.ndim == 3 else given[(None,) * (4 - given.ndim)]
+    shape = len(x), heads, x.shape[1], key.shape[1]
+    given = np.broadcast_to(given, shape)
+    m = Matrix(
+        q=q, k=k, v=v, size=size, states=x, of_keys=states, rows=rows, columns=columns, index=index,
+        keep=keep, given=given, document=document, by_index=by_index, cached="start" in call,
+        open=given & seen[:, None] & keep[:, None, None],
+    )  # fmt: skip
+    if arguments.get("sliding_window"):
+        near = np.abs(m.distance) < arguments["sliding_window"]
+        m.open = m.open & near[:, None]
+    for places_of in (CLOSED, HEADS, BIASES):
+        for name, a, w in encodings:
+            if name in places_of:
+                places_of[name](m, a, w)
+    logits = m.products() + m.more + m.bias + call.get("bias", 0.0)
+    for name, a, w in encodings:
+        if name in SCORES:
+            logits = SCORES[name](m, logits, a, w)
+    shares = normalized(m, logits, encodings)
+    used = shares if kept is None else shares * kept
+    output = (used @ v.transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3)
+    for name, a, w in encodings:
+        if name in VALUES:
+            output = output + VALUES[name](m, used, a, w)
+    output = output * m.open.any(-1)[..., None].swapaxes(1, 2)
+    if "gate" in weights:
+        output = output * sigmoid(projected("gate", x))
+    kernel, *bias = weights["output"]
+    output = np.einsum("bthd,hde->bte", output, kernel) + (bias[0] if bias else 0)
+    return output, shares * m.open.any(-1, keepdims=True), logits, m.open
 
 
-def kerple(given):
-    a, p = softplus(given.weights["a"]), given.weights.get("p")
-    if given.arguments["kind"] == "log":
-        return given.biased(lambda ids: oracles_bias.kerple_log(softplus(p), a, ids, ids))
-    fixed = given.arguments["power"]
-    p = np.full(len(a), fixed) if fixed else 2 * oracles_contextual.sigmoid(p)
-    return given.biased(lambda ids: oracles_bias.kerple_power(p, a, ids, ids))
+def padding(call, key):
+    keep = np.ones(key.shape[:2], bool)
+    for name in ("key_mask", "value_mask"):
+        keep = keep & np.asarray(call.get(name, True), bool)
+    return keep
 
 
-def t5(given):
-    table, both = given.weights["table"], given.arguments["bidirectional"]
-    longest = given.arguments["max_distance"]
+def places(call, x, key):
+    """Ids of rows and columns, index, whether that is the order, and what may be seen by these."""
+    (batch, num_rows, _), num_columns = x.shape, key.shape[1]
+    start, cached = call.get("start", 0), "start" in call
+    index, column = start + np.arange(num_rows), np.arange(num_columns)
+    rows, columns = call.get("query_positions"), call.get("key_positions")
+    if columns is None and not cached and (call["value"] is call["query"] or call.get("packed")):
+        columns = rows
+    has_ids = rows is not None or columns is not None
 
-    def bias(ids):
-        whole = ids.astype(int)
-        return oracles_bias.t5(table, whole, whole, both, longest)
+    def ids(given, default):
+        given = np.asarray(default if given is None else given, "float64")
+        given = given[None] if given.ndim == 1 else given
+        return np.broadcast_to(given, (batch, *given.shape[1:]))
 
-    return given.biased(bias)
-
-
-def fire(given):
-    w = given.weights
-    network = (w["w"][None], w["u"], w["v"], w["d"])
-    c, length = softplus(w["c"]), given.arguments["length"] * softplus(w["threshold"])
-    return given.biased(lambda ids: oracles_bias.fire(network, c, length, ids, ids))
-
-
-def log_cpb(given):
-    network = [given.weights[name] for name in "wuv"]
-    constants = [given.arguments[name] for name in ("scale", "train_length", "bound")]
-    return given.biased(lambda ids: oracles_bias.log_cpb(network, *constants, ids, ids))
-
-
-# --- Vectors of the distance ---
-
-
-def shaw(given):
-    tables = given.weights["key_table"], given.weights.get("value_table")
-    return oracles_relative.shaw(
-        given.q, given.k, given.v, given.distance, *tables, allowed=given.cells
-    )
+    rows, columns = ids(rows, index), ids(columns, column)
+    by_index = "query_order" not in call and (cached or call.get("use_causal_mask", False))
+    seen, document = np.ones((batch, num_rows, num_columns), bool), None
+    if "query_order" in call:
+        later, earlier = (np.asarray(call[f"{x}_order"]) for x in ("query", "key"))
+        seen = seen & (earlier[:, None] <= later[:, :, None])
+    elif by_index:
+        by_index = bool(cached or not has_ids or num_rows == num_columns)
+        order = (index[None], column[None]) if by_index else (rows, columns)
+        seen = seen & (order[1][:, None] <= order[0][:, :, None])
+    if call.get("packed"):
+        document = column - columns
+        seen = seen & (document[:, None] == (index - rows)[:, :, None])
+    return rows, columns, index, by_index, seen, document
 
 
-def nezha(given):
-    n, values = given.arguments["max_distance"], None
-    first = 0 if given.arguments["released"] else -n
-    keys = oracles_relative.nezha_table(n, given.q.shape[-1], first)
-    if given.arguments["values"]:
-        values = oracles_relative.nezha_table(n, given.v.shape[-1], first)
-    return oracles_relative.shaw(
-        given.q, given.k, given.v, given.distance, keys, values, given.cells
-    )
+def normalized(m, logits, encodings):
+    """The weights (B, H, Tq, Tk) of the keys."""
+    for name, _, _ in encodings:
+        if name in NORMALIZED:
+            return NORMALIZED[name](m, logits)
+    logits = np.where(m.open, logits, FAR)
+    sinks = [w["logits"] for name, _, w in encodings if name == "sink_logits"]
+    for sink in sinks:
+        more = np.broadcast_to(sink[:, None, None], (*logits.shape[:3], 1))
+        logits = np.concatenate([logits, more], -1)
+    return softmax(logits)[..., : logits.shape[-1] - len(sinks)] * m.open
 
 
-def transformer_xl(given):
-    learned = [given.weights[name] for name in ("content_bias", "position_bias", "kernel")]
-    return oracles_relative.transformer_xl(
-        given.q, given.k, given.v, given.distance, *learned, allowed=given.cells
-    )
+# --- What is closed ---
 
 
-def deberta(given):
-    buckets, farthest = given.arguments["buckets"], given.arguments["max_distance"]
-
-    def bucket(r):
-        return oracles_relative.deberta_bucket(r, buckets, farthest) if buckets else r
-
-    tables = given.weights.get("key_table"), given.weights.get("query_table")
-    released = given.arguments["released"]
-    return oracles_relative.deberta(
-        given.q, given.k, given.v, given.distance, *tables, bucket, released, given.cells
-    )
+def window(m, a, w):
+    near = np.abs(m.distance) < a["window"]
+    first = a["global_tokens"]
+    near = near | (m.columns < max(a["sinks"], first))[:, None] | (m.rows < first)[:, :, None]
+    m.open = m.open & near[:, None]
 
 
-# --- Rotations ---
+def one_side(m, a, w):
+    if a["direction"] == "one_sided":
+        left = (np.arange(m.heads) < m.heads // 2)[:, None, None]
+        r = m.distance[:, None]
+        m.open = m.open & np.where(left, r >= 0, r <= 0)
+
+
+CLOSED = {"window": window, "alibi": one_side}
+
+# --- What changes queries and keys, or adds to the logits there ---
+
+
+def alibi_heads(m, a, w):
+    if a["direction"] in ("causal", "one_sided"):
+        sides = np.where(np.arange(m.heads) < m.heads // 2, 1, -1)
+        sides = sides if a["direction"] == "one_sided" else 1
+        m.more = m.more - (slopes(m, a, w) * sides)[:, None, None] * m.distance[:, None]
+
+
+def slopes(m, a, w):
+    if a["learned"]:
+        return softplus(w["slopes"])
+    if a["direction"] == "one_sided":
+        return np.array(oracles_bias.slopes(m.heads // 2) * 2)
+    return np.array(oracles_bias.slopes(m.heads))
+
+
+def sandwich(m, a, w):
+    size, r = a["size"], m.distance
+    total = sum(np.cos(r * a["base"] ** (-2 * c / size)) for c in range(size // 2))
+    ratio = 8 * np.arange(1, m.heads + 1) / m.heads
+    m.more = m.more + (total - size / 2)[:, None] / ratio[:, None, None]
+
+
+def rotary_bias(m, a, w):
+    """a_h' R_-r b_h, of complex numbers."""
+    left, right = (oracles_rotary.pairs(w[name], "interleaved") for name in "ab")
+    turns = oracles_rotary.ladder(2 * left.shape[-1], a["base"])
+    for c, theta in enumerate(turns):
+        met = left[:, c] * right[:, c].conj()
+        turn = np.exp(1j * m.distance * theta)
+        m.more = m.more + (met[:, None, None] * turn[:, None]).real
+
+
+def forget_gate_heads(m, a, w):
+    if not a["bidirectional"]:
+        m.more = m.more + forgotten(m, a, w)[0]
+
+
+def forgotten(m, a, w):
+    """[ln f_j+1 + ... + ln f_i] (B, H, Tq, Tk), and of g to the other side if there are such."""
+    gates = np.tensordot(m.of_keys, w["kernel"], 1) + w["bias"]
+    gates = gates.reshape(*gates.shape[:2], m.heads, -1)
+    logs = np.where(m.keep[..., None, None], -softplus(-gates), 0).cumsum(1).transpose(3, 0, 2, 1)
+    return logs[..., m.index, None] - logs[..., None, :]
+
+
+def turning(m, a, w):
+    """(pairs,) or (B, 1, pairs): how far each pair turns by position; factor of the features."""
+    size = a["rotary_dim"] or m.size
+    size = int(size * m.size) if isinstance(size, float) else size
+    ids = m.columns if m.columns.ndim == 2 else m.columns.max(-1)
+    lengths = np.where(m.keep, ids, 0).max(-1) + 1
+    found = [frequencies(size, a["base"], a["scaling"], n) for n in lengths]
+    theta = np.stack([theta for theta, _ in found])[:, None] * np.exp(w.get("log_factors", 0.0))
+    return theta, found[0][1]
 
 
 def frequencies(size, base, scaling, length):
@@ -213,256 +313,424 @@ def frequencies(size, base, scaling, length):
     return theta * (1 - ramp) + theta / s * ramp, 0.1 * math.log(s) + 1
 
 
-def turning(given):
-    """(q, k, theta, factor): with their learned biases, and how fast each text's pairs turn."""
-    arguments, w = given.arguments, given.weights
-    size = arguments["rotary_dim"] or given.q.shape[-1]
+def rotary(m, a, w):
     pair = w.get("query_bias", w.get("bias", 0.0)), w.get("key_bias", w.get("bias", 0.0))
-    ids = given.ids if given.ids.ndim == 2 else given.ids.max(-1)
-    lengths = np.where(given.keep, ids, 0).max(-1) + 1
-    found = [frequencies(size, arguments["base"], arguments["scaling"], n) for n in lengths]
-    theta = np.stack([theta for theta, _ in found])[:, None] * np.exp(w.get("log_factors", 0.0))
-    return given.q + pair[0], given.k + pair[1], theta, found[0][1]
+    theta, factor = turning(m, a, w)
+    turned = []
+    for x, bias, ids in zip((m.q, m.k), pair, (m.rows, m.columns), strict=True):
+        x = np.concatenate([x[..., : m.size] + bias, x[..., m.size :]], -1)
+        turned.append(oracles_rotary.rotary(x, by_pair(ids, a), theta, a["layout"], factor))
+    m.q, m.k = turned
 
 
-def rotary(given):
-    q, k, theta, factor = turning(given)
-    ids, sections = given.ids, given.arguments["sections"]
-    if sections:
-        axes = [axis for axis, size in enumerate(sections) for _ in range(size)]
-        if given.arguments["section_order"] == "round_robin":
-            turns = range(max(sections))
-            axes = [axis for n in turns for axis, size in enumerate(sections) if n < size]
-        ids = ids[..., axes]
-    turned = [
-        oracles_rotary.rotary(x, ids, theta, given.arguments["layout"], factor) for x in (q, k)
-    ]
-    return given.attended(oracles_rotary.product(*turned) / math.sqrt(q.shape[-1]))
+def by_pair(ids, a):
+    if not a["sections"]:
+        return ids
+    axes = [axis for axis, size in enumerate(a["sections"]) for _ in range(size)]
+    if a["section_order"] == "round_robin":
+        rounds = range(max(a["sections"]))
+        axes = [axis for n in rounds for axis, size in enumerate(a["sections"]) if n < size]
+    return ids[..., axes]
 
 
-def at_distances(given, distance, factor=None):
-    """Attention whose rotations are by the distances (B, T, T) given."""
-    q, k, theta, _ = turning(given)
-    layout = given.arguments["layout"]
-    logits = oracles_rotary.at_distances(q, k, distance, theta[0, 0], layout, factor)
-    return given.attended(logits / math.sqrt(q.shape[-1]))
+def xpos(m, a, w):
+    rotary(m, a, w)
+    count = turning(m, a, w)[0].shape[-1]
+    # Far in the future, where nobody looks, a factor may be anything.
+    r = np.maximum(m.distance, -20 * a["scale_base"])
+    factor = oracles_rotary.xpos_factor(r, count, a["scale_base"], a["gamma"])
+    shape = (*factor.shape[:-1], 2 * count)
+    twice = np.stack([factor, factor], -1 if a["layout"] == "interleaved" else -2).reshape(shape)
+    if m.decay is not None:
+        wide, narrow = sorted([twice, m.decay], key=lambda x: -x.shape[-1])
+        twice = wide.copy()
+        twice[..., : narrow.shape[-1]] *= narrow
+    m.decay = twice
 
 
-def rerope(given):
-    window, leak = given.arguments["window"], given.arguments["leak"]
-    return at_distances(given, oracles_rotary.rectified(given.distance, window, leak))
+def pope(m, a, w):
+    theta = a["base"] ** (-np.arange(m.size) / m.size)
+
+    def polar(x, angle):
+        length = softplus(x)
+        return np.concatenate([length * np.cos(angle), length * np.sin(angle)], -1)
+
+    angles = [(ids[..., None] * theta)[:, :, None] for ids in (m.rows, m.columns)]
+    m.q, m.k = polar(m.q, angles[0]), polar(m.k, angles[1] + w["phases"])
 
 
-def self_extend(given):
-    group, window = given.arguments["group_size"], given.arguments["window"]
+def transformer_xl_heads(m, a, w):
+    """(q_i + u) k_j + (q_i + v) W s(i - j)."""
+    q, kernel = m.first[0] + w["position_bias"], w["kernel"]
+    half = len(kernel) // 2
+    sines, cosines = (np.einsum("bihd,shd->bhis", q, x) for x in (kernel[:half], kernel[half:]))
+    for c in range(half):
+        angle = (m.distance * 10000 ** (-c / half))[:, None]
+        met = sines[..., c, None] * np.sin(angle) + cosines[..., c, None] * np.cos(angle)
+        m.more = m.more + met / math.sqrt(m.size)
+    head = m.q[..., : m.size] + w["content_bias"]
+    m.q = np.concatenate([head, m.q[..., m.size :]], -1)
 
-    def grouped(later, earlier):
-        return later // group - earlier // group + window - window // group
 
-    return remapped(given, grouped, lambda later, earlier: later - earlier >= window)
+def deberta_heads(m, a, w):
+    m.scale(1 / math.sqrt(1 + len(a["terms"])))
 
 
-def string(given):
-    shift, window = given.arguments["shift"], given.arguments["window"]
-    return remapped(
-        given,
-        lambda later, earlier: later - earlier - shift + window,
-        lambda later, earlier: later - earlier >= shift,
+def log_n(m, a, w):
+    m.scale(
+        np.vectorize(
+            lambda n: oracles_scale.log_n(n, a["train_length"], a["variant"], a["clipped"])
+        )(m.visible)
     )
 
 
-def dual_chunk(given):
-    most = given.arguments["chunk_size"]
-    size = most - given.arguments["local_size"]
-
-    def between(later, earlier):
-        of_next = np.minimum(later % size + size, most)
-        of_query = np.where(later // size - earlier // size == 1, of_next, min(2 * size - 1, most))
-        return of_query - earlier % size
-
-    return remapped(given, between, lambda later, earlier: later // size > earlier // size)
+def ssmax(m, a, w):
+    bias = w.get("bias", np.zeros(m.heads))
+    log = np.log(np.maximum(m.visible, 1))
+    m.scale(w["scale"][:, None, None] * log + bias[:, None, None])
 
 
-def remapped(given, distance, far):
-    """Attention at the distances of a function of the later and the earlier id, where far."""
-    i, j = given.ids[:, :, None], given.ids[:, None]
-    later, earlier = np.maximum(i, j), np.minimum(i, j)
-    size = np.where(far(later, earlier), distance(later, earlier), later - earlier)
-    return at_distances(given, np.sign(i - j) * size)
-
-
-def xpos(given):
-    count = (given.arguments["rotary_dim"] or given.q.shape[-1]) // 2
-    constants = given.arguments["scale_base"], given.arguments["gamma"]
-    factor = oracles_rotary.xpos_factor(given.distance, count, *constants)
-    return at_distances(given, given.distance, factor)
-
-
-def pope(given):
-    """The real part of a product of complex numbers, for each feature."""
-    size = given.q.shape[-1]
-    theta = given.arguments["base"] ** (-np.arange(size) / size)
-    turn = np.exp(1j * given.ids[..., None] * theta)[:, :, None]
-    q = softplus(given.q) * turn
-    k = softplus(given.k) * turn * np.exp(1j * given.weights["phases"])
-    logits = np.einsum("bihd,bjhd->bhij", q, k.conj()).real
-    return given.attended(logits / math.sqrt(size))
-
-
-# --- Factors of the logits ---
-
-
-def log_n(given):
-    arguments = [given.arguments[name] for name in ("train_length", "variant", "clipped")]
-    factor = np.vectorize(lambda n: oracles_scale.log_n(n, *arguments))(given.visible)
-    return given.attended(given.products * factor)
-
-
-def ssmax(given):
-    scale, bias = given.weights["scale"], given.weights.get("bias", np.zeros(given.heads))
-    factor = scale[:, None, None] * np.log(given.visible) + bias[:, None, None]
-    return given.attended(given.products * factor)
-
-
-def temperature(given):
-    kind, value = given.arguments["kind"], given.arguments["value"]
-    factor = value
+def temperature(m, a, w):
+    kind, value = a["kind"], a["value"]
+    if kind == "constant":
+        return m.scale(value)
     if kind == "learned":
-        factor = softplus(given.weights["softplus_temperature"])[:, None, None]
-    elif kind == "llama4":
-        others = given.arguments["slope"], given.arguments["offset"]
-        factor = np.vectorize(lambda p: oracles_scale.llama4(p, value, *others))(given.ids)
-        factor = factor[:, None, :, None]
-    else:
-        assert kind == "constant", kind
-    return given.attended(given.products * factor)
+        return m.scale(softplus(w["softplus_temperature"])[:, None, None])
+    if kind == "yarn":
+        return m.scale((0.1 * math.log(max(value, 1)) + 1) ** 2)
+    factor = np.vectorize(lambda p: oracles_scale.llama4(p, value, a["slope"], a["offset"]))
+    return m.scale(factor(m.rows)[:, None, :, None])
 
 
-# --- What reads the content ---
-
-
-def cope(given):
-    q, w, arguments = given.q, given.weights, given.arguments
-    met = {"query_key": given.k, "values": given.v}.get(arguments["gate"])
-    if met is None:
-        met = np.einsum("bte,ehd->bthd", given.states, w["kernel"])
-    root = math.sqrt(q.shape[-1])
-    gates = oracles_contextual.sigmoid(oracles_rotary.product(q, met) / root) * given.cells
-    if arguments["bidirectional"]:
-        positions = oracles_contextual.two_sided_positions(gates)
-    else:
-        positions = oracles_contextual.cope_positions(gates)
-    first = 1 - arguments["npos_max"] if arguments["bidirectional"] else 0
-    bias = oracles_contextual.cope_bias(q, w["embeddings"], positions, first)
-    bias = bias if arguments["scaling"] == "after" else bias / root
-    return given.attended(given.products + bias)
-
-
-def dape(given):
-    """The network of DAPE, one position of the matrix at a time."""
-    inner = dict(given.arguments["bias_arguments"])
-    if given.arguments["bias"] == "kerple":
-        a, p = (softplus(given.weights[name]) for name in "ap")
-        bias = np.stack([oracles_bias.kerple_log(p, a, ids, ids) for ids in given.ids])
-    else:
-        assert given.arguments["bias"] == "t5", given.arguments
-        whole = given.ids.astype(int)
-        how = inner["bidirectional"], inner["max_distance"]
-        bias = np.stack([oracles_bias.t5(given.weights["table"], ids, ids, *how) for ids in whole])
-    w, u, v = (given.weights[f"dape_{name}"] for name in "wuv")
-    logits = given.products + bias
-    for b, i, j in np.ndindex(logits[:, 0].shape):
-        seen = np.concatenate([given.products[b, :, i, j], bias[b, :, i, j]]) @ w + u
-        logits[b, :, i, j] += np.where(seen > 0, seen, 0.01 * seen) @ v
-    return given.attended(logits)
-
-
-def content_bias(given):
-    reach, profiles = given.arguments["max_distance"], given.weights["profiles"]
-    mixed = np.einsum("bie,ehs->bihs", given.states, given.weights["kernel"])
-    logits = given.products
-    for b, h, i, j in np.ndindex(logits.shape):
-        r = int(given.distance[b, i, j])
-        if given.arguments["bidirectional"] and abs(r) < reach:
-            logits[b, h, i, j] += mixed[b, i, h] @ profiles[:, r + reach - 1]
-        elif not given.arguments["bidirectional"] and 0 <= r < reach:
-            logits[b, h, i, j] += mixed[b, i, h] @ profiles[:, r]
-    return given.attended(logits)
-
-
-def forget_gate(given):
-    gates = np.tensordot(given.states, given.weights["kernel"], 1) + given.weights["bias"]
-    both = given.arguments["bidirectional"]
-    sums = oracles_contextual.forgotten_to_both_sides if both else oracles_contextual.forgotten
-    return given.attended(given.products + sums(oracles_contextual.sigmoid(gates), given.keep))
-
-
-def path(given):
-    w, b = oracles_contextual.reflections(given.states, given.keep, given.weights)
-    products = oracles_contextual.reflected(given.q, given.k, w, b)
-    return given.attended(products / np.sqrt(given.q.shape[-1]))
-
-
-def selective(given):
-    masked = oracles_contextual.selected(given.products, given.cells)
-    return given.attended(given.products - masked[:, None])
-
-
-# --- Other rules than softmax over all keys ---
-
-
-def squared_relu(given):
-    return given.mixed(oracles_contextual.squared_relu(given.products, given.cells))
-
-
-def sink_logits(given):
-    sinks = np.broadcast_to(given.weights["logits"][:, None, None], (*given.cells.shape[:3], 1))
-    logits = np.where(given.cells, given.products, -1e30)
-    return given.mixed(oracles.softmax(np.concatenate([logits, sinks], -1))[..., :-1])
-
-
-def stick_breaking(given):
-    return given.mixed(oracles_contextual.broken_stick(given.products, given.cells))
-
-
-def window(given):
-    near = np.abs(given.distance) < given.arguments["window"]
-    first = given.ids < given.arguments["global_tokens"]
-    from_anywhere = first | (given.ids < given.arguments["sinks"])
-    seen = near | from_anywhere[:, None] | first[:, :, None]
-    return given.attended(given.products, given.cells & seen[:, None])
-
-
-ORACLES = {
-    "alibi": alibi,
-    "content_bias": content_bias,
-    "cope": cope,
-    "dape": dape,
-    "deberta": deberta,
-    "dual_chunk": dual_chunk,
-    "fire": fire,
-    "forget_gate": forget_gate,
-    "kerple": kerple,
-    "log_cpb": log_cpb,
+HEADS = {
+    "alibi": alibi_heads,
+    "deberta": deberta_heads,
+    "dual_chunk": rotary,
+    "forget_gate": forget_gate_heads,
     "log_n": log_n,
-    "nezha": nezha,
-    "path": path,
     "pope": pope,
-    "rerope": rerope,
+    "rerope": rotary,
     "rotary": rotary,
     "rotary_bias": rotary_bias,
     "sandwich": sandwich,
-    "selective": selective,
-    "self_extend": self_extend,
-    "shaw": shaw,
-    "sink_logits": sink_logits,
-    "squared_relu": squared_relu,
+    "self_extend": rotary,
     "ssmax": ssmax,
-    "stick_breaking": stick_breaking,
-    "string": string,
-    "t5": t5,
+    "string": rotary,
     "temperature": temperature,
-    "transformer_xl": transformer_xl,
-    "window": window,
+    "transformer_xl": transformer_xl_heads,
     "xpos": xpos,
 }
+
+# --- Biases ---
+
+
+def by_distance(m, function):
+    """function(distances (N,)) -> (H, N), in every cell."""
+    found, index = np.unique(m.distance, return_inverse=True)
+    return np.moveaxis(function(found)[:, index.reshape(m.distance.shape)], 0, 1)
+
+
+def alibi(m, a, w):
+    if a["direction"] in ("causal", "one_sided"):
+        return
+    left, right = (1, 1) if isinstance(a["direction"], str) else a["direction"]
+    r = m.distance[:, None]
+    m.bias = m.bias - slopes(m, a, w)[:, None, None] * np.where(r >= 0, left * r, -right * r)
+
+
+def kerple_of(m, a, w):
+    scale, r = softplus(w["a"]), np.abs(m.distance)[:, None]
+    if a["kind"] == "log":
+        return -softplus(w["p"])[:, None, None] * np.log1p(scale[:, None, None] * r)
+    p = np.full(m.heads, a["power"]) if a["power"] else 2 * sigmoid(w["p"])
+    return -scale[:, None, None] * r ** p[:, None, None]
+
+
+def t5_of(m, a, w):
+    def bias(distances):
+        how = a["bidirectional"], a["num_buckets"], a["max_distance"]
+        return w["table"][[oracles_bias.t5_bucket(int(r), *how) for r in distances]].T
+
+    return by_distance(m, bias)
+
+
+def fire_of(m, a, w):
+    c, length = softplus(w["c"]), a["length"] * softplus(w["threshold"])
+    reach = np.log(c * np.maximum(m.rows, length) + 1)[..., None]
+    x = np.log(c * np.abs(m.distance) + 1) / reach
+    total = 0.0
+    for first, second, out in zip(w["w"], w["u"], w["v"], strict=True):
+        hidden = np.maximum(x * first + second, 0)[:, None]
+        total = total + hidden * out[:, None, None]
+    return total + w["d"][:, None, None]
+
+
+def log_cpb_of(m, a, w):
+    def bias(distances):
+        longest = math.log(1 + a["scale"] * a["train_length"])
+        x = np.sign(distances) * np.log(1 + a["scale"] * np.abs(distances)) / longest
+        found = (np.maximum(x[:, None] * w["w"] + w["u"], 0) @ w["v"]).T
+        return found if a["bound"] is None else a["bound"] * sigmoid(found)
+
+    return by_distance(m, bias)
+
+
+def adding(function):
+    def add(m, a, w):
+        m.bias = m.bias + function(m, a, w)
+
+    return add
+
+
+def clipped(m, a):
+    reach = a["max_distance"]
+    return np.clip(-np.round(m.distance).astype(int), -reach, reach) + reach
+
+
+def shaw_rows(m, a, w, name, size):
+    if "released" in a:
+        first = 0 if a["released"] else -a["max_distance"]
+        return oracles_relative.nezha_table(a["max_distance"], size, first)
+    return w[name]
+
+
+def shaw_of(m, a, w):
+    table = shaw_rows(m, a, w, "key_table", m.size)
+    met = np.einsum("bihd,cd->bhic", m.first[0], table) / math.sqrt(m.size)
+    return np.take_along_axis(met, clipped(m, a)[:, None], -1)
+
+
+def content_bias_of(m, a, w):
+    mixed = np.einsum("bie,ehs->bhis", m.states, w["kernel"]) @ w["profiles"]
+    index = np.round(m.distance).astype(int)
+    index = index + (a["max_distance"] - 1 if a["bidirectional"] else 0)
+    known = (index >= 0) & (index < mixed.shape[-1])
+    met = np.take_along_axis(mixed, np.where(known, index, 0)[:, None], -1)
+    return np.where(known[:, None], met, 0)
+
+
+def deberta_of(m, a, w):
+    def rows(table, distance):
+        found, index = np.unique(np.round(distance).astype(int), return_inverse=True)
+        half = len(table) // 2
+        if a["buckets"]:
+            how = a["buckets"], a["max_distance"]
+            found = np.array([oracles_relative.deberta_bucket(r, *how) for r in found])
+        return np.clip(found + half, 0, 2 * half - 1)[index.reshape(distance.shape)][:, None]
+
+    total, (q, k) = 0.0, m.first
+    scale = math.sqrt((1 + len(a["terms"])) * m.size)
+    if "c2p" in a["terms"]:
+        table = w["key_table"]
+        met = np.einsum("bihd,chd->bhic", q, table)
+        total = total + np.take_along_axis(met, rows(table, m.distance), -1)
+    if "p2c" in a["terms"]:
+        table = w["query_table"]
+        met = np.einsum("bjhd,chd->bhcj", k, table)
+        side = m.distance if a["released"] else -m.distance
+        total = total + np.take_along_axis(met, rows(table, side), -2)
+    return total / scale
+
+
+def forget_gate(m, a, w):
+    if a["bidirectional"]:
+        before, after = forgotten(m, a, w)
+        m.bias = m.bias + np.where(m.index[:, None] >= np.arange(m.k.shape[1]), before, -after)
+
+
+def path(m, a, w):
+    """q_i' (H_i ... H_j+1 - 1) k_j: each token transforms all keys before it."""
+    y, b = path_tokens(m, w)
+    direction = y / np.sqrt((y**2).sum(-1, keepdims=True) + 1e-6)
+    q, keys = m.first[0], np.array(m.first[1])
+    bias, number = np.zeros(m.open.shape), 0
+    for t in range(m.k.shape[1]):
+        along = np.einsum("bhd,bjhd->bjh", direction[:, t], keys[:, :t])
+        keys[:, :t] -= np.einsum("bh,bjh,bhd->bjhd", b[:, t], along, direction[:, t])
+        if number < len(m.index) and m.index[number] == t:
+            moved = keys[:, : t + 1] - m.first[1][:, : t + 1]
+            bias[:, :, number, : t + 1] = np.einsum("bhd,bjhd->bhj", q[:, number], moved)
+            number += 1
+    m.bias = m.bias + bias / math.sqrt(m.size)
+
+
+def path_tokens(m, w):
+    """y (B, Tk, H, D) after the short convolution, and b (B, Tk, H)."""
+    kernel = w["convolution"]
+    shape = (*m.keep.shape, *kernel.shape[1:])
+    projected = (m.of_keys @ w["down"] @ w["up"]).reshape(shape)
+    y, square = np.zeros(shape), not m.cached and len(m.index) == shape[1]
+    for row, is_token in enumerate(m.keep):  # padding is none, wherever it stands
+        tokens = np.flatnonzero(is_token)
+        for number, t in enumerate(tokens):
+            for s in range(min(len(kernel), number + 1)):
+                other = tokens[number - s]
+                seen = m.given[row, :, t, other] if square and s else np.ones(m.heads, bool)
+                if m.document is not None:
+                    seen = seen & (m.document[row, t] == m.document[row, other])
+                y[row, t] += kernel[len(kernel) - 1 - s] * projected[row, other] * seen[:, None]
+    b = 2 * sigmoid(m.of_keys @ w["strength"] + w["strength_bias"])
+    return y * sigmoid(y), b * m.keep[:, :, None]
+
+
+BIASES = {
+    "alibi": alibi,
+    "content_bias": adding(content_bias_of),
+    "deberta": adding(deberta_of),
+    "fire": adding(fire_of),
+    "forget_gate": forget_gate,
+    "kerple": adding(kerple_of),
+    "log_cpb": adding(log_cpb_of),
+    "nezha": adding(shaw_of),
+    "path": path,
+    "shaw": adding(shaw_of),
+    "t5": adding(t5_of),
+}
+
+# --- What reads the logits ---
+
+
+def cope(m, logits, a, w):
+    q, root = m.first[0], math.sqrt(m.size)
+    met = logits
+    if a["gate"] != "query_key":
+        other = m.v
+        if a["gate"] == "separate_keys":
+            other = np.einsum("bte,ehd->bthd", m.of_keys, w["kernel"])
+        met = product(q, other) / root
+    gates = np.where(m.open, sigmoid(np.where(m.open, met, 0)), 0)
+
+    def from_right(x):
+        return x[..., ::-1].cumsum(-1)[..., ::-1]
+
+    first, last = 0, a["npos_max"] - 1
+    if a["bidirectional"]:
+        r, first = m.distance[:, None], -last
+        before, after = from_right(gates * (r >= 0)), (gates * (r <= 0)).cumsum(-1)
+        position = np.where(r >= 0, before, -after)
+    else:
+        position = from_right(gates)
+    at = np.clip(position, first, last) - first
+    scores = np.einsum("bihd,dp->bhip", q, w["embeddings"])
+    low = np.minimum(np.floor(at).astype(int), scores.shape[-1] - 2)
+    below, above = (np.take_along_axis(scores, low + n, -1) for n in (0, 1))
+    bias = below + (at - low) * (above - below)
+    return logits + (bias if a["scaling"] == "after" else bias / root)
+
+
+def dape(m, logits, a, w):
+    """The network reads, of each cell, the logits and the bias of all heads; a closed head is 0."""
+    logits = np.where(m.open, logits, 0)
+    kinds = {"kerple": kerple_of, "t5": t5_of, "fire": fire_of, "log_cpb": log_cpb_of}
+    bias = kinds[a["bias"]](m, a["inner"], w)
+    bias = np.broadcast_to(bias, logits.shape)
+    total = logits + bias
+    for unit, shift, out in zip(w["dape_w"].T, w["dape_u"], w["dape_v"], strict=True):
+        of_logits, of_bias = np.split(unit, 2)
+        seen = np.einsum("bhij,h->bij", logits, of_logits) + shift
+        seen = seen + np.einsum("bhij,h->bij", bias, of_bias)
+        total = total + np.where(seen > 0, seen, 0.01 * seen)[:, None] * out[:, None, None]
+    return total
+
+
+def replaced(distance, far):
+    """A score with the distances r'(later, earlier) where far(later, earlier), to both sides."""
+
+    def score(m, logits, a, w):
+        i, j = m.rows[:, :, None], m.columns[:, None]
+        later, earlier = np.maximum(i, j), np.minimum(i, j)
+        size = np.where(far(a, later, earlier), distance(a, later, earlier), later - earlier)
+        more = np.sign(i - j) * size - (i - j)
+        theta, _ = turning(m, a, w)
+        count = theta.shape[-1]
+        for c in range(count):
+            f, g = (2 * c, 2 * c + 1) if a["layout"] == "interleaved" else (c, c + count)
+            angle = (more * theta[..., c][..., None])[:, None]
+            same, crossed = m.met(f, f) + m.met(g, g), m.met(f, g) - m.met(g, f)
+            turned = same * (np.cos(angle) - 1) + crossed * np.sin(angle)
+            logits = logits + turned / math.sqrt(m.size)
+        return logits
+
+    return score
+
+
+def between_chunks(a, later, earlier):
+    most, size = a["chunk_size"], a["chunk_size"] - a["local_size"]
+    of_next = np.minimum(later % size + size, most)
+    of_query = np.where(later // size - earlier // size == 1, of_next, min(2 * size - 1, most))
+    return of_query - earlier % size
+
+
+def chunks_apart(a, later, earlier):
+    size = a["chunk_size"] - a["local_size"]
+    return later // size > earlier // size
+
+
+def grouped(a, later, earlier):
+    group, window = a["group_size"], a["window"]
+    return later // group - earlier // group + window - window // group
+
+
+def rectified(a, later, earlier):
+    beyond = (later - earlier - a["window"]) / a["leak"] if a["leak"] else 0
+    return a["window"] + beyond
+
+
+def beyond_window(a, later, earlier):
+    return later - earlier >= a["window"]
+
+
+def selective(m, logits, a, w):
+    """What queries before in head 0 made of a key, except of their first keys and of their own."""
+    seen = m.open[:, 0]
+    first = np.argmax(seen, -1)[..., None] == np.arange(seen.shape[-1])
+    masking = seen & ~first & ~m.same & m.keep[:, :, None]
+    masked = np.where(masking, np.maximum(logits[:, 0], 0), 0)
+    return logits - (masked.cumsum(1) - masked)[:, None]
+
+
+SCORES = {
+    "cope": cope,
+    "dape": dape,
+    "dual_chunk": replaced(between_chunks, chunks_apart),
+    "rerope": replaced(rectified, beyond_window),
+    "selective": selective,
+    "self_extend": replaced(grouped, beyond_window),
+    "string": replaced(
+        lambda a, later, earlier: later - earlier - a["shift"] + a["window"],
+        lambda a, later, earlier: later - earlier >= a["shift"],
+    ),
+}
+
+# --- Other rules than softmax, and terms of the output ---
+
+
+def stick_breaking(m, logits):
+    """Going back from the query, every open key but its own takes its share of what is left."""
+    open_ = m.open & ~m.same[:, None]
+    weights, left = np.zeros(logits.shape), np.ones(logits.shape[:3])
+    for j in reversed(range(logits.shape[-1])):
+        share = np.where(open_[..., j], sigmoid(logits[..., j]), 0)
+        weights[..., j] = left * share
+        left = left * (1 - share)
+    return weights
+
+
+def squared_relu(m, logits):
+    return np.where(m.open, np.maximum(logits, 0) ** 2, 0) / np.maximum(m.visible, 1)
+
+
+NORMALIZED = {"stick_breaking": stick_breaking, "squared_relu": squared_relu}
+
+
+def shaw_values(m, used, a, w):
+    if not a["values"]:
+        return 0.0
+    table, index = shaw_rows(m, a, w, "value_table", m.v.shape[-1]), clipped(m, a)[:, None]
+    classes = [np.sum(used * (index == c), -1) for c in range(len(table))]
+    return np.einsum("cbhi,cd->bihd", np.stack(classes), table)
+
+
+VALUES = {"nezha": shaw_values, "shaw": shaw_values}
+# Whatever their arguments are, nothing else is there to compute.
+KNOWN = {*CLOSED, *HEADS, *BIASES, *SCORES, *NORMALIZED, *VALUES, "sink_logits"}

@@ -185,10 +185,10 @@ def check_call(call, layer):
                 "`use_causal_mask=True`, with a cache, or with an `attention_mask` that closes "
                 "the future."
             )
-    if call.query_positions is not None or call.key_positions is not None:
-        _check_positions(call)
     if call.packed:
         _check_packed(call, layer.encodings)
+    if call.query_positions is not None or call.key_positions is not None:
+        _check_positions(call)
     if call.attention_mask is not None:
         sizes = call.query.shape[0], layer.num_heads, call.query.shape[1], call.num_keys
         _check_attention_mask(name, call.attention_mask, *sizes)

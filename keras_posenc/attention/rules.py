@@ -96,6 +96,15 @@ class Hooks:
                     f"{late} must be the first in `encodings` of those that change queries and "
                     f"keys: put it before {first}, or leave {first} out. Received: {first} first"
                 )
+        turning = [e for e in self.score if hasattr(e, "layout")]
+        pairs = {_pairs_of(e) for e in (*self.decay, *turning)}
+        if self.decay and turning and len(pairs) > 1:
+            # A rotation of what has faded would mix features that have faded differently.
+            names = " and ".join(type(e).__name__ for e in (*self.decay, *turning))
+            raise ValueError(
+                f"{names} must act on the same pairs of features: give all of them one `layout` "
+                f"and one `rotary_dim`. Received: {' and '.join(map(str, sorted(pairs)))}"
+            )
         for i, encoding in enumerate(self.encodings):
             before = [type(e).__name__ for e in self.encodings[:i] if e in self.decay]
             if encoding.adds_to_heads and before:
@@ -104,6 +113,12 @@ class Hooks:
                     f"{type(encoding).__name__} adds to the queries or keys, so in `encodings` it "
                     f"must come before {before[0]}: swap them. Received: {before[0]} first"
                 )
+
+
+def _pairs_of(encoding):
+    """Which features an encoding takes as pairs: neighbours are the same for any number of them."""
+    interleaved = encoding.layout == "interleaved"
+    return encoding.layout if interleaved else f"{encoding.layout}, {encoding.rotary_dim}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,8 +21,9 @@ class DAPE(Encoding):
 
     l_ij (H,) are the logits of query i and key j in all heads, and b_ij (H,) the bias of their
     distance. The network has as inputs both of all heads, so what a head makes of a distance
-    depends on what the others see there. It reads one position of the attention matrix at a time,
-    in blocks of rows, so its memory is linear in the length. Its weights are W (2H, units), u
+    depends on what the others see there; one that is masked there counts as 0. It reads one
+    position of the attention matrix at a time, in blocks of rows, so its memory is linear in the
+    length. Its weights are W (2H, units), u
     (units,) and V (units, H); the leaky ReLU has the slope 0.01 below 0.
 
     Args:

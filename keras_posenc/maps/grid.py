@@ -167,7 +167,7 @@ class Grid:
         return self.query_positions[0, 0] - self.key_positions[0, 0]
 
     def mask(self):
-        """Where rows may attend, (B, H or 1, Tq or 1, Tk) bool, or None for everywhere."""
+        """Where rows may attend, (B or 1, H or 1, Tq or 1, Tk) bool, or None for everywhere."""
         conditions = []
         if self.key_mask is not None:
             conditions.append(ops.expand_dims(ops.cast(self.key_mask, "bool"), (1, 2)))
@@ -179,8 +179,11 @@ class Grid:
             of_queries = self.query_index - self.query_positions
             conditions.append((of_keys[:, None, :] == of_queries[:, :, None])[:, None])
         if self.attention_mask is not None:
-            mask = ops.cast(self.attention_mask, "bool")
-            conditions.append(_by_batch_and_head(mask))
+            mask = _by_batch_and_head(ops.cast(self.attention_mask, "bool"))
+            if mask.shape[-1] == 1:  # the same for all keys, which are counted
+                columns = ops.shape(self.key_positions)[1]
+                mask = ops.broadcast_to(mask, (*ops.shape(mask)[:3], columns))
+            conditions.append(mask)
         if self.window is not None:
             # A window may be fractional, for float ids.
             near = ops.abs(ops.cast(self.distance(), "float32")) < self.window

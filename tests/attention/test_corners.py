@@ -150,3 +150,26 @@ def test_a_batch_may_be_empty(training):
     assert layer(features(), features(), training=training).shape == (2, 10, 8)
     empty = features(batch=0)
     assert layer(empty, empty, training=training).shape == (0, 10, 8)
+
+
+@pytest.mark.parametrize(
+    "encodings",
+    [
+        ["squared_relu"],
+        ["log_n"],
+        ["ssmax"],
+        [{"name": "cope", "npos_max": 3, "bidirectional": True}],
+        ["selective"],
+        ["stick_breaking"],
+    ],
+    ids=str,
+)
+def test_a_mask_of_one_column_is_that_of_all_columns(encodings):
+    """It says which queries attend at all; what counts keys counted one."""
+    layer, x = PositionalAttention(2, 4, encodings=encodings), features()
+    narrow = np.arange(10)[:, None] % 3 > 0
+    found, whole = (
+        ops.convert_to_numpy(layer(x, x, attention_mask=mask))
+        for mask in (narrow, np.broadcast_to(narrow, (10, 10)))
+    )
+    np.testing.assert_allclose(found, whole, atol=1e-5)

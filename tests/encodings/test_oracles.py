@@ -7,8 +7,9 @@ import cases
 import laws
 import numpy as np
 import pytest
+from attention_draws import reference, values_of
 from keras import ops
-from oracles_attention import ORACLES, Given
+from oracles_attention import KNOWN
 
 from keras_posenc import encodings as position_encodings
 from keras_posenc.encodings.base import Encoding
@@ -32,7 +33,7 @@ def is_the_papers(case, causal, shift=None, tolerance=2e-5):
         shift: added to ids with gaps, another ladder on each axis. None: no ids are given.
     """
     name = name_of(case)
-    assert name in ORACLES, f"{name} has no oracle: write one from its paper, for ORACLES"
+    assert name in KNOWN, f"{name} has no oracle: write one from its paper"
     layer, x = laws.attention(case), laws.numbers()
     ids = np.tile(np.arange(laws.T, dtype="int32"), (laws.B, 1)) if shift is None else GAPS
     if case.axes > 1:
@@ -40,27 +41,9 @@ def is_the_papers(case, causal, shift=None, tolerance=2e-5):
     ids = ids if shift is None else ids + shift
     arguments = {} if shift is None and case.axes == 1 else {"query_positions": ids}
     found = laws.run(layer, x, causal=causal, value_mask=KEEP, **arguments)
-    expected = by_oracle(ORACLES[name], layer, x, ids, causal)
+    call = {"query": x, "value": x, "value_mask": KEEP, "use_causal_mask": causal}
+    expected, *_ = reference(layer, values_of(layer), call | {"query_positions": ids})
     laws.close(found[KEEP], expected[KEEP], tolerance)
-
-
-def by_oracle(oracle, layer, x, ids, causal):
-    def of(dense):
-        return [np.asarray(w, "float64") for w in dense.get_weights()]
-
-    heads = [
-        np.einsum("bte,ehd->bthd", x, kernel) + bias
-        for kernel, bias in map(of, (layer.query_dense, layer.key_dense, layer.value_dense))
-    ]
-    (encoding,) = layer.encodings
-    weights = {
-        weight.name: np.asarray(value, "float64")
-        for weight, value in zip(encoding.weights, encoding.get_weights(), strict=True)
-    }
-    arguments = encoding.get_config()
-    noticed = Given(*heads, x, ids.astype("float64"), KEEP, causal, weights, arguments)
-    kernel, bias = of(layer.output_dense)
-    return np.einsum("bthd,hde->bte", oracle(noticed), kernel) + bias
 
 
 def over(cases):
@@ -82,7 +65,7 @@ def over(cases):
 
 @pytest.mark.once
 def test_every_encoding_has_an_oracle():
-    assert set(ORACLES) == set(position_encodings.ENCODINGS)
+    assert set(KNOWN) == set(position_encodings.ENCODINGS)
 
 
 @pytest.mark.once

@@ -153,6 +153,19 @@ def test_what_adds_to_the_heads_must_come_before_it(after):
     PositionalAttention(H, D, encodings=[after, "xpos"])
 
 
+@pytest.mark.once
+@pytest.mark.parametrize("name", ["rerope", "self_extend", "string", "dual_chunk"])
+def test_what_turns_again_must_have_its_pairs(name):
+    """It turns features that have faded, of which a pair must have faded alike."""
+    words = "must act on the same pairs of features: give all of them one `layout`"
+    half = {"name": "xpos", "layout": "half"}
+    for other in ({"name": name}, {"name": name, "layout": "half", "rotary_dim": 4}):
+        with pytest.raises(ValueError, match=words):
+            PositionalAttention(H, D, encodings=[half, other])
+    PositionalAttention(H, D, encodings=[half, {"name": name, "layout": "half"}])
+    PositionalAttention(H, D, encodings=["xpos", {"name": name, "rotary_dim": 4}])
+
+
 def test_ids_that_span_too_much_are_refused():
     """They would need numbers that float32 has not; 63 scale bases are as far as it goes."""
     layer, x = laws.attention(CASE), laws.numbers(length=3)
