@@ -1,5 +1,7 @@
 """Encodings that read the content, in float64 NumPy loops; nothing of the package is imported."""
 
+import math
+
 import numpy as np
 
 
@@ -53,16 +55,6 @@ def forgotten(gates, keep):
     for i in range(length):
         for j in range(i + 1):
             total[:, :, i, j] = logs[:, :, j + 1 : i + 1].sum(-1)
-    return total
-
-
-def forgotten_to_both_sides(gates, keep):
-    """The same, and ln g_i+1 + ... + ln g_j for j > i, for gates f, g (B, T, H, 2)."""
-    total = forgotten(gates[..., 0], keep)
-    logs = np.where(keep[:, :, None], np.log(np.asarray(gates[..., 1], "float64")), 0)
-    for i in range(keep.shape[1]):
-        for j in range(i + 1, keep.shape[1]):
-            total[:, :, i, j] = logs[:, i + 1 : j + 1].sum(1)
     return total
 
 
@@ -120,3 +112,38 @@ def broken_stick(logits, cells):
 def squared_relu(logits, cells):
     squares = np.where(cells, np.maximum(logits, 0) ** 2, 0)
     return squares / np.maximum(cells.sum(-1, keepdims=True), 1)
+
+
+def path(m, a, w):
+    """q_i' (H_i ... H_j+1 - 1) k_j: each token transforms all keys before it."""
+    y, b = path_tokens(m, w)
+    direction = y / np.sqrt((y**2).sum(-1, keepdims=True) + 1e-6)
+    q, keys = m.first[0], np.array(m.first[1])
+    bias, number = np.zeros(m.open.shape), 0
+    for t in range(m.k.shape[1]):
+        along = np.einsum("bhd,bjhd->bjh", direction[:, t], keys[:, :t])
+        keys[:, :t] -= np.einsum("bh,bjh,bhd->bjhd", b[:, t], along, direction[:, t])
+        if number < len(m.index) and m.index[number] == t:
+            moved = keys[:, : t + 1] - m.first[1][:, : t + 1]
+            bias[:, :, number, : t + 1] = np.einsum("bhd,bjhd->bhj", q[:, number], moved)
+            number += 1
+    m.bias = m.bias + bias / math.sqrt(m.size)
+
+
+def path_tokens(m, w):
+    """y (B, Tk, H, D) after the short convolution, and b (B, Tk, H)."""
+    kernel = w["convolution"]
+    shape = (*m.keep.shape, *kernel.shape[1:])
+    projected = (m.of_keys @ w["down"] @ w["up"]).reshape(shape)
+    y, square = np.zeros(shape), not m.cached and len(m.index) == shape[1]
+    for row, is_token in enumerate(m.keep):  # padding is none, wherever it stands
+        tokens = np.flatnonzero(is_token)
+        for number, t in enumerate(tokens):
+            for s in range(min(len(kernel), number + 1)):
+                other = tokens[number - s]
+                seen = m.given[row, :, t, other] if square and s else np.ones(m.heads, bool)
+                if m.document is not None:
+                    seen = seen & (m.document[row, t] == m.document[row, other])
+                y[row, t] += kernel[len(kernel) - 1 - s] * projected[row, other] * seen[:, None]
+    b = 2 * sigmoid(m.of_keys @ w["strength"] + w["strength_bias"])
+    return y * sigmoid(y), b * m.keep[:, :, None]

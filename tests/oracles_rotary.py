@@ -1,5 +1,7 @@
 """Rotary formulas in float64 NumPy, with complex numbers; nothing of the package is imported."""
 
+import math
+
 import numpy as np
 
 
@@ -67,3 +69,29 @@ def rectified(distance, window, leak=None):
     size = np.abs(distance)
     beyond = window if leak is None else window + (size - window) / leak
     return np.sign(distance) * np.where(size < window, size, beyond)
+
+
+def frequencies(size, base, scaling, length):
+    """(theta, factor of cosine and sine), of a text of `length` positions."""
+    theta = ladder(size, base)
+    if not scaling:
+        return theta, 1.0
+    kind, s = scaling["rope_type"], scaling["factor"]
+    if kind == "linear":
+        return theta / s, 1.0
+    n = scaling["original_max_position_embeddings"]
+    if kind == "dynamic":
+        stretch = max(1.0, s * length / n - (s - 1))
+        return ladder(size, base * stretch ** (size / (size - 2))), 1.0
+    if kind == "longrope":
+        divisors = scaling["long_factor" if length > n else "short_factor"]
+        return theta / divisors, math.sqrt(1 + math.log(s) / math.log(n))
+    assert kind == "yarn", kind
+
+    def pair_that_turns(times):
+        return size * math.log(n / (2 * math.pi * times)) / (2 * math.log(base))
+
+    low = max(math.floor(pair_that_turns(32)), 0)
+    high = min(math.ceil(pair_that_turns(1)), size - 1)
+    ramp = np.clip((np.arange(size // 2) - low) / max(high - low, 0.001), 0, 1)
+    return theta * (1 - ramp) + theta / s * ramp, 0.1 * math.log(s) + 1

@@ -1,5 +1,6 @@
 """Combinations of all that attention takes, drawn anew each day, against one reference in NumPy."""
 
+import attention_checks
 import attention_draws
 import keras
 import pytest
@@ -22,8 +23,8 @@ def test_every_pair_of_options_meets_and_is_the_reference():
 @pytest.mark.parametrize("pair", attention_draws.REFUSED, ids=" + ".join)
 def test_a_pair_that_is_left_out_is_refused(pair):
     case = attention_draws.case_of(0, 0, list(pair), "short")
-    with pytest.raises(attention_draws.Refused, match=attention_draws.REFUSED[pair]):
-        attention_draws.check(case)
+    with pytest.raises(attention_checks.Refused, match=attention_draws.REFUSED[pair]):
+        attention_checks.check(case)
 
 
 def test_draws_are_the_reference():
@@ -62,4 +63,4 @@ def test_a_fault_is_found(planted, monkeypatch):
     longer = (case for case in drawn if case.call["query"].shape[1] > 8)
     case = next(case for case in longer if case.layer.get("sliding_window", 1) < 9)
     with pytest.raises(AssertionError, match="gradients" if planted == "gradient" else "off by"):
-        attention_draws.check(case)
+        attention_checks.check(case)

@@ -7,9 +7,9 @@ import cases
 import laws
 import numpy as np
 import pytest
-from attention_draws import reference, values_of
+from attention_checks import reference, values_of
 from keras import ops
-from oracles_attention import KNOWN
+from oracles_places import KNOWN
 
 from keras_posenc import encodings as position_encodings
 from keras_posenc.encodings.base import Encoding
