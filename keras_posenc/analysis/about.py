@@ -3,8 +3,19 @@
 import dataclasses
 import inspect
 import json
+import pathlib
 
-from keras_posenc.analysis.page import code, escaped, pairs, table
+from keras_posenc.analysis import plot
+from keras_posenc.analysis.page import (
+    code,
+    escaped,
+    pairs,
+    picture,
+    section,
+    table,
+    write_page,
+)
+from keras_posenc.analysis.run_files import read_recipe
 from keras_posenc.models.extension import Extension
 from keras_posenc.training import Optimizer, Source, contextualize, finetune, stretch
 from keras_posenc.training.contextual.recipe import ContextualRecipe
@@ -15,7 +26,35 @@ from keras_posenc.training.stretching.stretch_recipe import StretchRecipe
 
 FUNCTIONS = {each.__name__: each for each in (contextualize, finetune, stretch)}
 RECIPES = {"contextualize": ContextualRecipe, "finetune": FinetuneRecipe, "stretch": StretchRecipe}
+REPORTS = {"contextualize": "write_contextual_report", "stretch": "write_stretch_report"}
 ROLES = {"train": "training data", "texts": "texts", "validation": "validation", "test": "test"}
+
+
+def write_run_page(name, directory, path, title, report, parts):
+    """Writes the page of a run without labels: its results (`parts`, HTML), losses, call and
+    settings; returns the path."""
+    recipe = read_recipe(directory)
+    parts = [
+        *parts,
+        section("Training", _training(report)),
+        section("About this run", about(name, str(directory), recipe, report)),
+        section("Settings", settings({title: recipe}, [report])),
+    ]
+    path = pathlib.Path(directory, "report.html") if path is None else pathlib.Path(path)
+    write_page(path, title, parts, REPORTS[name])
+    return path
+
+
+def _training(report):
+    if not report["losses"]:
+        return ""
+
+    def draw():
+        return plot.losses(report["losses"], size=(8.6, 2.8))
+
+    steps = f"{len(report['losses']):,} steps in {report['seconds']:,.0f} s"
+    words = "; ".join([steps, *[report["targets"]] * ("targets" in report)])
+    return picture(draw, "Loss of every step.") + f"<p class=note>{escaped(words)}.</p>"
 
 
 def about(name, directory, recipe, metrics):

@@ -1,11 +1,9 @@
 """A self-contained HTML report on a contextual training."""
 
-import pathlib
-
 from keras_posenc.analysis import plot
-from keras_posenc.analysis.about import about, settings
-from keras_posenc.analysis.page import details, escaped, picture, section, table, write_page
-from keras_posenc.analysis.run_files import ORIGIN, read_metrics, read_recipe
+from keras_posenc.analysis.about import write_run_page
+from keras_posenc.analysis.page import details, escaped, picture, section, table
+from keras_posenc.analysis.run_files import ORIGIN, STEPS, read_metrics
 from keras_posenc.files import saved_records as e
 from keras_posenc.training.contextual.summary import WAYS
 
@@ -25,9 +23,7 @@ METRICS = e.keys(
         "sentences": e.keys({"similarity": e.number, "agreement": e.number}),
         "examples": e.every(e.keys(EXAMPLE)),
         "targets": e.text,
-        "losses": e.every(e.loss),
-        "seconds": e.number,
-        "versions": e.by_name(e.text),
+        **STEPS,
     },
     ORIGIN,
 )
@@ -60,9 +56,7 @@ def write_contextual_report(directory, path=None, title="Contextual training rep
     >>> write_contextual_report("contextual", "report.html").name
     'report.html'
     """
-    directory = pathlib.Path(directory)
     report = read_metrics(directory, "contextual training", "contextualize", METRICS)
-    recipe = read_recipe(directory)
     found = report["found"]
 
     def draw():
@@ -70,7 +64,7 @@ def write_contextual_report(directory, path=None, title="Contextual training rep
 
     heads = ["tokens back to the name", *WAYS.values()]
     rows = [[f"{row['tokens']:,}", *(f"{row[way]:.0%}" for way in WAYS)] for row in found]
-    body = [
+    parts = [
         f"<p class=verdict>{escaped(verdict(report))}</p>",
         section(
             "Passages found by a name far before them",
@@ -81,13 +75,8 @@ def write_contextual_report(directory, path=None, title="Contextual training rep
             + details("Numbers", table(heads, rows)),
         ),
         section("Examples", _examples(report)),
-        section("Training", _training(report)),
-        section("About this run", about("contextualize", str(directory), recipe, report)),
-        section("Settings", settings({title: recipe}, [report])),
     ]
-    path = directory / "report.html" if path is None else pathlib.Path(path)
-    write_page(path, title, body, "write_contextual_report")
-    return path
+    return write_run_page("contextualize", directory, path, title, report, parts)
 
 
 def verdict(report):
@@ -129,17 +118,3 @@ def _examples(report):
             + table(["way", "beginning of the document found", ""], rows)
         )
     return "".join(parts)
-
-
-def _training(report):
-    if not report["losses"]:
-        return ""
-
-    def draw():
-        return plot.losses(report["losses"], size=(8.6, 2.8))
-
-    return (
-        picture(draw, "Loss of every step.")
-        + f"<p class=note>{len(report['losses']):,} steps in {report['seconds']:,.0f} s; "
-        f"{escaped(report['targets'])}.</p>"
-    )

@@ -13,6 +13,8 @@ SCORES = {"accuracy": "accuracy", "macro_f1": "macro F1", "loss": "loss"}
 
 # Of any run: where its texts are from, and when it ended.
 ORIGIN = {"data": e.by_name(e.anything), "finished": e.text}
+# Of a run without labels.
+STEPS = {"losses": e.every(e.loss), "seconds": e.number, "versions": e.by_name(e.text)}
 INTERVAL = {"interval": e.every(e.score, 2)}
 GROUP = {"more_than": e.count, "up_to": e.maybe(e.count), "documents": e.count}
 CLASS = {"support": e.count, "precision": e.score, "recall": e.score, "f1": e.score}

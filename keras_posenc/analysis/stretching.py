@@ -1,11 +1,9 @@
 """A self-contained HTML report on a stretched encoder."""
 
-import pathlib
-
 from keras_posenc.analysis import plot
-from keras_posenc.analysis.about import about, settings
-from keras_posenc.analysis.page import details, escaped, picture, section, table, write_page
-from keras_posenc.analysis.run_files import ORIGIN, read_metrics, read_recipe
+from keras_posenc.analysis.about import write_run_page
+from keras_posenc.analysis.page import details, escaped, picture, section, table
+from keras_posenc.analysis.run_files import ORIGIN, STEPS, read_metrics
 from keras_posenc.files import saved_records as e
 
 ROW = {"from": e.count, "to": e.count, "before": e.score, "after": e.score, "teacher": e.score}
@@ -13,9 +11,7 @@ METRICS = e.keys(
     {
         "agreement": e.every(e.keys(ROW), fewest=1),
         "old_length": e.count,
-        "losses": e.every(e.loss),
-        "seconds": e.number,
-        "versions": e.by_name(e.text),
+        **STEPS,
     },
     {"context": e.keys({"before": e.score, "after": e.score}), **ORIGIN},
 )
@@ -44,15 +40,13 @@ def write_stretch_report(directory, path=None, title="Stretching report"):
     >>> write_stretch_report("stretched", "report.html").name
     'report.html'
     """
-    directory = pathlib.Path(directory)
     report = read_metrics(directory, "stretching", "stretch", METRICS)
-    recipe = read_recipe(directory)
     rows, old = report["agreement"], report["old_length"]
 
     def draw():
         return plot.agreement_by_position(rows, old, size=(8.6, 3.8))
 
-    body = [
+    parts = [
         f"<p class=verdict>{escaped(_verdict(report))}</p>",
         section(
             "Agreement by position",
@@ -63,13 +57,8 @@ def write_stretch_report(directory, path=None, title="Stretching report"):
             + details("Numbers", table(["tokens", "before", "after", "teacher"], _numbers(rows))),
         ),
         section("Distant context", _context(report)),
-        section("Training", _training(report)),
-        section("About this run", about("stretch", str(directory), recipe, report)),
-        section("Settings", settings({title: recipe}, [report])),
     ]
-    path = directory / "report.html" if path is None else pathlib.Path(path)
-    write_page(path, title, body, "write_stretch_report")
-    return path
+    return write_run_page("stretch", directory, path, title, report, parts)
 
 
 def _verdict(report):
@@ -110,17 +99,4 @@ def _context(report):
         "much of what this changes in the unstretched encoder's features of a distant passage, "
         "read right after the opening, it changes in the stretched encoder's, which reads the "
         "whole text: 0 is nothing, 1 as much.</p>"
-    )
-
-
-def _training(report):
-    if not report["losses"]:
-        return ""
-
-    def draw():
-        return plot.losses(report["losses"], size=(8.6, 2.8))
-
-    return (
-        picture(draw, "Loss of every step.")
-        + f"<p class=note>{len(report['losses']):,} steps in {report['seconds']:,.0f} s.</p>"
     )

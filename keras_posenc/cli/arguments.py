@@ -30,6 +30,8 @@ TYPES = {
     "list of int": {"metavar": "N,N,...", "type": numbers},
     "list of str": {"metavar": "NAME", "nargs": "+"},
 }
+# The whole entry of an argument that another run describes.
+SHARED = re.compile(r"as in `(finetune)`\.$")
 CHOICES = re.compile(r"[Oo]ne of (\"[^.]*\")")
 # A sentence that argparse's list of the choices makes superfluous.
 ONLY_CHOICES = re.compile(r" One of (\"\w+\"(, | or |\.|$))+$")
@@ -181,6 +183,9 @@ def _keywords(command, sources):
     found = {}
     for source in sources:
         for name, keyword in source.keywords.items():
+            if shared := SHARED.match(keyword.text):
+                text = describe(f"training.{shared[1]}").keywords[name].text
+                keyword = keyword._replace(text=text)
             if found.setdefault(name, keyword).text.startswith("as in"):
                 found[name] = found[name]._replace(text=keyword.text)
     names = dict.fromkeys([*command.positional.split(), *found, *command.more])

@@ -5,6 +5,7 @@ import os
 
 from keras_posenc.checkpoints.keras_hub.reading import is_preset, read_preset_config
 from keras_posenc.checkpoints.quantized import check_config as check_quantized
+from keras_posenc.encodings import get as get_encoding
 from keras_posenc.files.untrusted import (
     check_inside,
     check_name,
@@ -16,8 +17,8 @@ from keras_posenc.files.untrusted import (
 from keras_posenc.folders.download import local_path
 from keras_posenc.folders.hub_names import from_hub
 from keras_posenc.folders.lora import base_of
+from keras_posenc.layers import activations
 from keras_posenc.models.config import CHOICES, FIELDS, FLAGS, WITH_ENCODINGS, Config, plain
-from keras_posenc.models.config_names import check_names, check_specs
 from keras_posenc.models.families import FAMILIES, choose_family
 from keras_posenc.models.families.direction import BIDIRECTIONAL, read_direction
 from keras_posenc.models.families.family import ALIASES, nearest
@@ -238,3 +239,58 @@ def _load(path):
     if len(values) > MOST_KEYS:  # each is compared to all known ones
         raise ValueError(f"{path} has {len(values)} keys, more than a config has.")
     return values, path
+
+
+MOST_SPEC = 2000  # characters
+MOST_INTEGER = 2**22  # in the arguments of an encoding, except its base
+
+
+def check_names(config):
+    """Tries the activations and encodings that a config names, once each."""
+    for name in ("hidden_act", "mlm_act"):
+        act = getattr(config, name)
+        try:
+            activations.get(act) if act is not None else None
+        except ValueError as error:
+            raise ValueError(f"`{name}`: {error}") from None
+    named = config.saved_encodings or ()
+    tried = []
+    for layer in (*config.encodings, *named):
+        for spec in layer if isinstance(layer, (list, tuple)) else [layer]:
+            if spec not in tried:
+                tried.append(spec)
+                try:
+                    get_encoding(spec)
+                except (ValueError, TypeError) as error:
+                    where = "`encodings`" if named and config.encodings == () else "Positions"
+                    raise ValueError(f"{where}: {error}") from None
+
+
+def check_specs(encodings):
+    """Refuses encodings in a file that are not words and numbers: Keras makes no class of those."""
+    layers = encodings if isinstance(encodings, (list, tuple)) else [None]
+    lists = [spec if isinstance(spec, (list, tuple)) else [spec] for spec in layers]
+    if not all(_is_spec(spec) for specs in lists for spec in specs):
+        raise ValueError(
+            "`encodings` must be a list of names and dicts of numbers and words, or one such list "
+            f"a layer. Found {quote(encodings)}."
+        )
+
+
+def _is_spec(spec):
+    if len(str(spec)) > MOST_SPEC:
+        return False
+    if not isinstance(spec, dict):
+        return isinstance(spec, str)
+    named = isinstance(spec.get("name"), str) and all(map(str.isidentifier, spec))
+    large = [k for k, v in spec.items() if isinstance(v, int) and v > MOST_INTEGER and k != "base"]
+    return named and not large and all(map(_is_plain, spec.values()))
+
+
+def _is_plain(value):
+    """Words, numbers, and lists and dicts of them in which Keras sees no object."""
+    if isinstance(value, dict):
+        return "class_name" not in value and all(map(_is_plain, value.values()))
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_plain, value))
+    return isinstance(value, (str, int, float, type(None)))

@@ -1,7 +1,6 @@
 """The tokenizer: bert4keras's `encode` on top of the `tokenizers` library."""
 
 from keras_posenc.arguments import checks
-from keras_posenc.text.argument_aliases import refuse
 from keras_posenc.text.importing import refusals
 from keras_posenc.text.offsets import characters_of, check_texts, in_chunks, without_spaces
 from keras_posenc.text.tokens import Tokens
@@ -276,3 +275,39 @@ class Tokenizer(Tokens):
         why = f"{special} are special tokens" + f" and {taken} of the question" * bool(taken)
         reserved = special + taken
         return checks.whole(name, length, least=reserved + 1, why=why) - reserved
+
+
+HERE = {
+    "maxlen": "max_length=",
+    "max_len": "max_length=",
+    "first_text": "first, without a name",
+    "text": "first, without a name",
+    "second_text": "second=",
+    "text_pair": "second=",
+    "second_maxlen": "max_length=, for both texts together",
+    "first_maxlen": "max_length=, for both texts together",
+    "truncation": "max_length=, which is enough",
+    "truncation_side": "truncate_from=",
+    "padding": "TextBatches, which pads",
+    "pad_to_multiple_of": "pad_to= of TextBatches",
+    "return_tensors": "np.array of what is returned",
+    "return_offsets_mapping": "offsets=True",
+    "return_overflowing_tokens": "the method windows",
+    "add_special_tokens": "the methods contents and tokenize, which add none",
+    "skip_special_tokens": "nothing: they are always left out",
+    "token_dict": "path, without a name, or vocabulary=",
+    "do_lower_case": "lowercase=",
+}
+
+
+def refuse(function, arguments):
+    """Raises one TypeError for arguments of others' names, with their names here.
+
+    Args:
+        function: str, what was called.
+        arguments: dict, the arguments that it does not know.
+    """
+    names = ", ".join(arguments)
+    known = [f"{name} is {HERE[name]}" for name in arguments if name in HERE]
+    here = f": {'; '.join(known)}" if known else ""
+    raise TypeError(f"{function} has no argument {names}{here}.")

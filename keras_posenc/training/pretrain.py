@@ -108,25 +108,15 @@ def pretrain(
         optimizer: str, `Optimizer` or `keras.optimizers.Optimizer`. How the weights are trained,
             such as "adamw:2e-5", "lion" or `Optimizer(learning_rate=2e-5, warmup=0.2)`. The default
             has a learning rate of 5e-5 and a weight decay of 0.01.
-        token_budget: int. Maximum number of tokens in a batch, padding included.
         pack: bool. Put several short texts into one row of `max_length` tokens; none attends to
             another. There is less padding and fewer shapes to compile, but a larger attention
             matrix.
-        dropout_rate: float. Dropout of the features; by default that of the config.
-        attention_dropout_rate: float. Dropout of the attention weights; by default that of the
-            config.
-        text: str. Name of the column of texts; by default one with a usual name, such as text or
-            content (see `read_texts`).
+        text: as in `finetune`.
         label: str. Name of the column of answers, for "unilm"; by default one with a usual name,
             such as label.
         seed: int. Seed of the batches, the masks, the dropout and the new weights.
-        cache: path of a folder for training texts that are larger than memory. The files are then
-            read in parts, and their tokens are computed once and read from the folder. A pattern of
-            names, such as "part-*.parquet", reads several files.
-        overwrite: bool. Start again, whatever run is in `output`. To resume after an interruption,
-            leave it out.
-        devices: int or "all". Number of devices of this machine that share each batch, on JAX and
-            TensorFlow. Default: one, or those of a distribution that is set.
+        token_budget, dropout_rate, attention_dropout_rate, cache, overwrite, devices: as in
+            `finetune`.
         verbose: bool. Whether to print the progress and the time left.
 
     Returns:

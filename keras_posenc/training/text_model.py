@@ -24,8 +24,7 @@ from keras_posenc.text.documents import kind_of_all
 from keras_posenc.text.encoded_texts import encode_texts
 from keras_posenc.text.shapes import longest_length, prepare_predictions, shape_options
 from keras_posenc.training.cached_texts import cached_tokens
-from keras_posenc.training.finetuning.rows import RowPerText
-from keras_posenc.training.finetuning.task import POOLS
+from keras_posenc.training.finetuning.task import POOLS, RowPerText
 from keras_posenc.training.finetuning.tasks import TASKS
 from keras_posenc.training.progress import BatchProgress
 from keras_posenc.training.vocabulary_check import check_max_length, check_table

@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks.extrapolation.pictures import save_pictures
 from keras_posenc.analysis import plot, write_report, write_stretch_report
-from keras_posenc.analysis import verdict as analysis_verdict
 from keras_posenc.analysis.report import FinetuneRun, read_run
+from keras_posenc.analysis.report import verdict as verdict_of
 from keras_posenc.metrics import scores as metrics
 from keras_posenc.text import read_texts
 from keras_posenc.training import finetune
@@ -173,7 +173,7 @@ def judged(right, wrong):
 )
 def test_the_verdict_compares_with_the_most_frequent_class(tmp_path, right, wrong, verdict):
     run = write_run(tmp_path / "run", test=judged(right, wrong), labels=("a", "b"), validation=None)
-    words = analysis_verdict.verdict(read_run(run))
+    words = verdict_of(read_run(run))
     assert words.startswith(verdict)
     assert "that rule gives 50.0%" in words and "Good" not in words
 
@@ -188,9 +188,9 @@ def test_the_verdict_compares_with_the_most_frequent_class(tmp_path, right, wron
 def test_the_verdict_on_numbers(value, verdict):
     run = FinetuneRun("a", "a", {"test": {"documents": 12, "spearman": value}, "validation": None,
                          "scores": {"spearman": "Spearman"}}, {}, [], [])  # fmt: skip
-    assert analysis_verdict.verdict(run).startswith(verdict)
+    assert verdict_of(run).startswith(verdict)
     run.metrics["test"], run.metrics["scores"] = {"documents": 12, "f1": value}, {"f1": "F1"}
-    assert analysis_verdict.verdict(run).startswith(f"F1 is {value:.3f} on 12 test documents. Comp")
+    assert verdict_of(run).startswith(f"F1 is {value:.3f} on 12 test documents. Comp")
 
 
 def test_a_page_says_what_was_run(tmp_path, pretrained, corpus):

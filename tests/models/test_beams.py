@@ -6,8 +6,8 @@ import pytest
 from keras import ops
 
 from keras_posenc import Generator, PositionalAttention
+from keras_posenc.models.generation.generator import SearchSettings
 from keras_posenc.models.generation.search import Beams
-from keras_posenc.models.generation.search_settings import SearchSettings
 
 
 @pytest.mark.once

@@ -125,10 +125,8 @@ def contextualize(
             for n tokens (`LogN`). A good value is the length that the checkpoint was last trained
             with. None: attention stays as it is.
         extension: `Extension`, str or dict. Initial values of new positions, as in `stretch`.
-        text: str. Name of the column of texts; by default one with a usual name, such as text or
-            content (see `read_texts`).
         seed: int. Seed of the choice of texts.
-        overwrite: bool. Start again, whatever run is in `output`.
+        text, overwrite: as in `finetune`.
         verbose: bool. Whether to print the progress and the time left.
 
     Returns:

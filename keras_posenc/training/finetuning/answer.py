@@ -67,6 +67,9 @@ class Answer(FinetuneTask):
     per_token = True
     has_windows = True
     reads_chunks = False
+    read_file = staticmethod(read_questions)
+    loss_of_outputs = SpanCrossentropy
+    metrics_of_outputs = (SpanAccuracy,)
 
     def __post_init__(self):
         super().__post_init__()
@@ -75,9 +78,6 @@ class Answer(FinetuneTask):
 
     def stride_of(self, length):
         return length // 4 if self.stride is None else self.stride
-
-    def read_file(self, path, text, label):
-        return read_questions(path, text, label)
 
     def check_texts(self, texts):
         for number, text in enumerate(texts):
@@ -105,12 +105,6 @@ class Answer(FinetuneTask):
 
     def model(self, encoder, label_names):
         return span_head(encoder, self.head_dropout)
-
-    def make_loss(self, label_names):
-        return SpanCrossentropy(reduction="mean_with_sample_weight")
-
-    def metrics(self, label_names):
-        return [SpanAccuracy()]
 
     def merged(self, texts, batches, outputs, label_names, pool):
         """The likeliest `Span`s of each text."""

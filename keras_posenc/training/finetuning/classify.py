@@ -1,6 +1,7 @@
 """One class a text."""
 
 import dataclasses
+import functools
 import typing
 
 import keras
@@ -8,10 +9,9 @@ import numpy as np
 
 from keras_posenc.files.untrusted import quote
 from keras_posenc.metrics.scores import classification, softmax
-from keras_posenc.models.heads import classifier
 from keras_posenc.text import ClassLabels, labels_of, read_texts
 from keras_posenc.text.truncation import LOGGER
-from keras_posenc.training.finetuning.task import FinetuneTask, check_finite, pooled
+from keras_posenc.training.finetuning.task import TextTask, check_finite, pooled
 
 FEW = 10  # documents, whose classes may well have one example each
 
@@ -59,7 +59,7 @@ def _question(labels):
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Classify(FinetuneTask):
+class Classify(TextTask):
     """Texts, or pairs of texts, with one class each.
 
     Args:
@@ -85,16 +85,17 @@ class Classify(FinetuneTask):
     name = "classify"
     scores = {"accuracy": "accuracy", "macro_f1": "macro F1", "loss": "loss"}
     watched = ("accuracy",)
-    reads_plain_texts = True
     problem_type = "single_label_classification"
+    read_file = staticmethod(read_texts)
+    loss_of_outputs = staticmethod(
+        functools.partial(keras.losses.SparseCategoricalCrossentropy, from_logits=True)
+    )
+    metrics_of_outputs = (lambda: "accuracy",)
 
     def check_labels(self, documents, role):
         super().check_labels(documents, role)
         if role == "train":
             _question(documents.labels)
-
-    def read_file(self, path, text, label):
-        return read_texts(path, text=text, label=label)
 
     def checked(self, where, text, value):
         if isinstance(value, np.ndarray) and value.size == 1:
@@ -133,17 +134,6 @@ class Classify(FinetuneTask):
 
     def labels(self, label_names, values=None):
         return ClassLabels(values, label_names)
-
-    def model(self, encoder, label_names):
-        return classifier(encoder, len(label_names), self.pooling, self.head_dropout)
-
-    def make_loss(self, label_names):
-        return keras.losses.SparseCategoricalCrossentropy(
-            from_logits=True, reduction="mean_with_sample_weight"
-        )
-
-    def metrics(self, label_names):
-        return ["accuracy"]
 
     def merged(self, texts, batches, outputs, label_names, pool):
         """Logits (N, C), those of several windows by their probabilities."""

@@ -1,6 +1,7 @@
 """Any number of classes a text."""
 
 import dataclasses
+import functools
 import typing
 
 import keras
@@ -8,11 +9,10 @@ import numpy as np
 
 from keras_posenc.files.untrusted import quote
 from keras_posenc.metrics.scores import by_lengths, f1_of_counts
-from keras_posenc.models.heads import classifier
 from keras_posenc.text import MultiLabels
 from keras_posenc.text.files import read_table
 from keras_posenc.text.label_columns import names_in
-from keras_posenc.training.finetuning.task import FinetuneTask, check_finite, pooled
+from keras_posenc.training.finetuning.task import TextTask, check_finite, pooled
 
 
 class MultiPrediction(typing.NamedTuple):
@@ -36,15 +36,11 @@ class MultiPrediction(typing.NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class MultiLabel(FinetuneTask):
+class MultiLabel(TextTask):
     """Texts, or pairs of texts, with any number of classes each.
 
     Args:
-        pooling: str. How the features of the tokens become those of a text. One of "mean", "cls",
-            "max", "last", "weighted_mean", "sqrt_mean", or "head": the head that the family has in
-            transformers, which `TextModel.export` can write.
-        head_dropout: float. Dropout before the last layer; with `pooling` "head" that of the
-            config.
+        pooling, head_dropout: as in `Classify`.
 
     Example:
 
@@ -63,11 +59,14 @@ class MultiLabel(FinetuneTask):
         "loss": "loss",
     }
     watched = ("accuracy",)
-    reads_plain_texts = True
     problem_type = "multi_label_classification"
-
-    def read_file(self, path, text, label):
-        return read_table(path, text, label, names_in)
+    read_file = staticmethod(functools.partial(read_table, parse=names_in))
+    loss_of_outputs = staticmethod(
+        functools.partial(keras.losses.BinaryCrossentropy, from_logits=True)
+    )
+    metrics_of_outputs = (  # of logits
+        functools.partial(keras.metrics.BinaryAccuracy, "accuracy", threshold=0.0),
+    )
 
     def checked(self, where, text, value):
         names = value if isinstance(value, (list, tuple, set, frozenset, np.ndarray)) else [None]
@@ -90,17 +89,6 @@ class MultiLabel(FinetuneTask):
 
     def labels(self, label_names, values=None):
         return MultiLabels(values, label_names)
-
-    def model(self, encoder, label_names):
-        return classifier(encoder, len(label_names), self.pooling, self.head_dropout)
-
-    def make_loss(self, label_names):
-        return keras.losses.BinaryCrossentropy(
-            from_logits=True, reduction="mean_with_sample_weight"
-        )
-
-    def metrics(self, label_names):
-        return [keras.metrics.BinaryAccuracy("accuracy", threshold=0.0)]  # of logits
 
     def merged(self, texts, batches, outputs, label_names, pool):
         """Probabilities (N, C)."""

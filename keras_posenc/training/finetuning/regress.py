@@ -1,6 +1,7 @@
 """Numbers of a text, or of a pair of texts."""
 
 import dataclasses
+import functools
 import typing
 
 import keras
@@ -14,7 +15,7 @@ from keras_posenc.text.files import read_table
 from keras_posenc.text.groups import SCORE_NAMES
 from keras_posenc.text.label_columns import numbers_in
 from keras_posenc.training.finetuning.task import (
-    FinetuneTask,
+    TextTask,
     check_finite,
     pooled,
     value_names,
@@ -40,15 +41,11 @@ class NumberPrediction(typing.NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Regress(FinetuneTask):
+class Regress(TextTask):
     """Texts, or pairs of texts, with one number or several each.
 
     Args:
-        pooling: str. How the features of the tokens become those of a text. One of "mean", "cls",
-            "max", "last", "weighted_mean", "sqrt_mean", or "head": the head that the family has in
-            transformers, which `TextModel.export` can write.
-        head_dropout: float. Dropout before the last layer; with `pooling` "head" that of the
-            config.
+        pooling, head_dropout: as in `Classify`.
 
     Example:
 
@@ -67,11 +64,13 @@ class Regress(FinetuneTask):
         "loss": "loss",
     }
     watched = ("mean_absolute_error",)
-    reads_plain_texts = True
     problem_type = "regression"
-
-    def read_file(self, path, text, label):
-        return read_table(path, text, label, numbers_in, SCORE_NAMES)
+    read_file = staticmethod(
+        functools.partial(read_table, parse=numbers_in, usual_names=SCORE_NAMES)
+    )
+    head = regressor
+    loss_of_outputs = keras.losses.MeanSquaredError
+    metrics_of_outputs = (keras.metrics.MeanAbsoluteError,)
 
     def checked(self, where, text, value):
         try:
@@ -100,15 +99,6 @@ class Regress(FinetuneTask):
 
     def labels(self, label_names, values=None):
         return FloatLabels(values)
-
-    def model(self, encoder, label_names):
-        return regressor(encoder, len(label_names), self.pooling, self.head_dropout)
-
-    def make_loss(self, label_names):
-        return keras.losses.MeanSquaredError(reduction="mean_with_sample_weight")
-
-    def metrics(self, label_names):
-        return [keras.metrics.MeanAbsoluteError()]
 
     def merged(self, texts, batches, outputs, label_names, pool):
         """Numbers (N, C)."""

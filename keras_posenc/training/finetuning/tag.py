@@ -1,6 +1,7 @@
 """A tag for each word, or stretches of characters with their kinds."""
 
 import dataclasses
+import functools
 import typing
 
 import keras
@@ -13,6 +14,7 @@ from keras_posenc.models.heads import token_classifier
 from keras_posenc.text import TagLabels, tag_names
 from keras_posenc.text.labels.tags import check_spans, check_tags, word_places, words_of
 from keras_posenc.text.tagged import OBJECTS, read_tagged
+from keras_posenc.training.finetuning.classify import Classify
 from keras_posenc.training.finetuning.task import FinetuneTask, check_finite
 
 OUTSIDE = "O"
@@ -63,9 +65,7 @@ class Tag(FinetuneTask):
 
     Args:
         head_dropout: float. Dropout before the last layer.
-        class_weight: weight of each class in the loss. A dict, label or its index -> number, has 1
-            for those left out. "balanced" gives all classes the same total weight. They also weight
-            the training accuracy, but not `validation`.
+        class_weight: as in `Classify`.
 
     Example:
 
@@ -88,9 +88,9 @@ class Tag(FinetuneTask):
     per_token = True
     streamed = tuple(OBJECTS)
     name_of_labels = "tag"
-
-    def read_file(self, path, text, label):
-        return read_tagged(path, text, label)
+    read_file = staticmethod(read_tagged)
+    loss_of_outputs = Classify.loss_of_outputs
+    metrics_of_outputs = (functools.partial(keras.metrics.SparseCategoricalAccuracy, "accuracy"),)
 
     def checked(self, where, text, value):
         if not isinstance(value, (list, tuple, np.ndarray)):
@@ -119,14 +119,6 @@ class Tag(FinetuneTask):
 
     def model(self, encoder, label_names):
         return token_classifier(encoder, len(label_names), self.head_dropout)
-
-    def make_loss(self, label_names):
-        return keras.losses.SparseCategoricalCrossentropy(
-            from_logits=True, reduction="mean_with_sample_weight"
-        )
-
-    def metrics(self, label_names):
-        return [keras.metrics.SparseCategoricalAccuracy("accuracy")]
 
     def merged(self, texts, batches, outputs, label_names, pool):
         """`WordTags` of each text."""

@@ -6,6 +6,7 @@ import numpy as np
 
 from keras_posenc.arguments import checks
 from keras_posenc.files.untrusted import quote
+from keras_posenc.models.heads import classifier
 from keras_posenc.text.file_parts import STREAMED
 from keras_posenc.text.labels.protocol import class_weights
 from keras_posenc.training.finetuning.labelled_documents import (
@@ -58,6 +59,8 @@ class FinetuneTask(Settings):
     # What transformers calls it, where a model is a classifier's: features, pooled, and numbers of
     # a text.
     problem_type = None
+    loss_of_outputs = None  # class of the loss in training, or what makes one
+    metrics_of_outputs = ()  # the same of Keras' metrics, whose names are in `watched`
     # Settings that only some tasks have as fields.
     pooling, class_weight = None, None
 
@@ -170,11 +173,11 @@ class FinetuneTask(Settings):
 
     def make_loss(self, label_names):
         """The loss in training, a `keras.losses.Loss`."""
-        raise NotImplementedError
+        return self.loss_of_outputs(reduction="mean_with_sample_weight")
 
     def metrics(self, label_names):
-        """Keras' metrics in training, whose names are in `watched`."""
-        return []
+        """Keras' metrics in training."""
+        return [make() for make in self.metrics_of_outputs]
 
     def check_outputs(self, model, label_names):
         """Refuses a model that has another number of outputs than label names."""
@@ -200,6 +203,16 @@ class FinetuneTask(Settings):
     def predictions(self, texts, results, label_names):
         """What `predict` returns: a list of named tuples with `cells()`, for tables."""
         raise NotImplementedError
+
+
+class TextTask(FinetuneTask):
+    """A task of whole texts, whose features are pooled."""
+
+    reads_plain_texts = True
+    head = classifier
+
+    def model(self, encoder, label_names):
+        return type(self).head(encoder, len(label_names), self.pooling, self.head_dropout)
 
 
 def value_names(count):
@@ -240,3 +253,17 @@ def check_encoded(outputs):
             "keras.config.set_dtype_policy)."
         )
     return outputs
+
+
+class RowPerText(FinetuneTask):
+    """What a `TextModel` without a task does: a row of numbers per text, whatever they mean."""
+
+    def labels(self, label_names, values=None):
+        return values
+
+    def check_outputs(self, model, label_names):
+        """They may be of anything."""
+
+    def merged(self, texts, batches, outputs, label_names, pool):
+        """Rows (N, D)."""
+        return pooled(batches, check_encoded(outputs), pool)

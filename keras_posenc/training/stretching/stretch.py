@@ -122,11 +122,8 @@ def stretch(
             has less to recover. It reserves the row of [CLS], which no new position then uses.
         train_length: int. Tokens of the texts for training and measuring. Default: `max_length`,
             but at most four times the old length, because later positions share the rows of these.
-        text: str. Name of the column of texts; by default one with a usual name, such as text or
-            content (see `read_texts`).
         seed: int. Seed of the choice of text pieces.
-        overwrite: bool. Start again, whatever run is in `output`. To resume after an interruption,
-            leave it out.
+        text, overwrite: as in `finetune`.
         verbose: bool. Whether to print the progress and the time left.
 
     Returns:
