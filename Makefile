@@ -47,6 +47,9 @@ COMPILERS := $(BIN)/python -c "from importlib.metadata import requires, version;
 	print(next(r for r in requires('jax') if r.startswith('libtpu')).split(';')[0].replace(' ', ''), \
 	*(f'jax-cuda12-{part}==' + version('jax') for part in ('plugin', 'pjrt')))"
 
+# Half a gigabyte of packages each, so `make test` does without them; .ci/run has all.
+IN_CI := Only CI runs test-libraries (presets of KerasHub, adapters), test-aot and test-python.
+
 # What needs one backend and no other package.
 ALONE := tests/positions tests/maps tests/layers tests/text
 
@@ -62,8 +65,10 @@ demo: $(INSTALLED)
 # The inner loop: lint, and what torch tells in about two minutes.
 check: lint
 	@$(call timed,check,KERAS_BACKEND=torch $(QUICKLY) $(PYTEST) $(CHECKED))
+	@echo "Not run: checkpoints, training, retrieval and other backends (make test). $(IN_CI)"
 
 test: lint test-torch test-tensorflow test-jax test-oldest
+	@echo "$(IN_CI)"
 
 # The tests marked `once` do not depend on the backend: they run on torch, which compiles nothing,
 # but for those that start the others. A missing backend is an error at `import keras`.

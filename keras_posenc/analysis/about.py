@@ -53,7 +53,7 @@ def _training(report):
         return plot.losses(report["losses"], size=(8.6, 2.8))
 
     steps = f"{len(report['losses']):,} steps in {report['seconds']:,.0f} s"
-    words = "; ".join([steps, *[report["targets"]] * ("targets" in report)])
+    words = "; ".join(filter(None, [steps, report.get("targets")]))
     return picture(draw, "Loss of every step.") + f"<p class=note>{escaped(words)}.</p>"
 
 
