@@ -57,6 +57,7 @@ def rerank(
     Raises:
         FileNotFoundError: if the directory or the file is missing.
         NotADirectoryError: if a folder that `output` lies in is a file.
+        ImportError: for a .parquet file, if pyarrow is not installed.
 
     Example:
 
