@@ -92,19 +92,12 @@ class SelfExtend(RemappedRotary):
     untrained distance. Keys after the query have the same distances with the other sign. It
     materialises the whole logits matrix, with two products, or three if later keys are visible.
 
+    A call of the layer itself is that of `RotaryEmbedding`: it rotates (B, T, H, D) by the ids.
+
     Args:
         group_size: int, at least 2. Number g of positions per group.
         window: int. Window w in which distances stay unchanged.
         **kwargs: as in `RotaryEmbedding`, except `sections`.
-
-    Call arguments:
-        inputs: (B, T, H, D), or a pair (q, k) of those. A call of the layer itself only applies the
-            rotation within the window.
-        positions: optional (T,) or (B, T) ids. Default: `offset`, `offset + 1`, ...
-        offset: int or scalar integer tensor.
-
-    Returns:
-        The rotated inputs, of the same shape, in the compute dtype.
 
     Example:
 
@@ -161,19 +154,12 @@ class DualChunk(RemappedRotary):
     other sign. The chunks begin at position 0, so a text must begin there, too. It materialises the
     whole logits matrix, with three products, or five if later keys are visible.
 
+    A call of the layer itself is that of `RotaryEmbedding`: it rotates (B, T, H, D) by the ids.
+
     Args:
         chunk_size: int. Size c, as in the `dual_chunk_attention_config` of Qwen2.5-1M.
         local_size: int, below `chunk_size`. Size w.
         **kwargs: as in `RotaryEmbedding`, except `sections`.
-
-    Call arguments:
-        inputs: (B, T, H, D), or a pair (q, k) of those. A call of the layer itself only applies the
-            rotation within a chunk.
-        positions: optional (T,) or (B, T) ids. Default: `offset`, `offset + 1`, ...
-        offset: int or scalar integer tensor.
-
-    Returns:
-        The rotated inputs, of the same shape, in the compute dtype.
 
     Example:
 
@@ -239,19 +225,12 @@ class STRING(RemappedRotary):
     query have the same distances with the other sign. It materialises the whole logits matrix, with
     two products, or three if later keys are visible.
 
+    A call of the layer itself is that of `RotaryEmbedding`: it rotates (B, T, H, D) by the ids.
+
     Args:
         shift: int. Shift s; the paper uses a third of the training length.
         window: int, below `shift`. Distance w that replaces s; the paper uses 128.
         **kwargs: as in `RotaryEmbedding`, except `sections`.
-
-    Call arguments:
-        inputs: (B, T, H, D), or a pair (q, k) of those. A call of the layer itself only applies the
-            rotation within the shift.
-        positions: optional (T,) or (B, T) ids. Default: `offset`, `offset + 1`, ...
-        offset: int or scalar integer tensor.
-
-    Returns:
-        The rotated inputs, of the same shape, in the compute dtype.
 
     Example:
 

@@ -17,20 +17,13 @@ class ReRoPE(RemappedRotary):
     (2023). It materialises the whole logits matrix, with three products, or four if later keys are
     visible.
 
+    A call of the layer itself is that of `RotaryEmbedding`: it rotates (B, T, H, D) by the ids.
+
     Args:
         window: number. The window w, well below the training length. Su (2023) uses 512 for 4096.
         leak: float above 1, or None. The leak f; None keeps the distance constant beyond the
             window.
         **kwargs: as in `RotaryEmbedding`, except `sections`.
-
-    Call arguments:
-        inputs: (B, T, H, D), or a pair (q, k) of those. A call of the layer itself only applies the
-            rotation within the window.
-        positions: optional (T,) or (B, T) ids. Default: `offset`, `offset + 1`, ...
-        offset: int or scalar integer tensor.
-
-    Returns:
-        The rotated inputs, of the same shape, in the compute dtype.
 
     Example:
 

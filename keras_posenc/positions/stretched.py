@@ -120,18 +120,13 @@ class TiledPositionEmbedding(_RepeatingPositionEmbedding):
 
     With the first g rows kept apart, q[m] = p[g + (m - g) mod (n - g)] from position g on.
 
+    It is called as `LearnedPositionEmbedding`, and returns (B, T, D) as that does.
+
     Args:
         input_dim: int. Number of rows n of the table.
         output_dim: int. Size D of a row.
         kept_rows: int. First rows g that serve the first positions and no others.
         merge_mode, embeddings_initializer: as in `LearnedPositionEmbedding`.
-
-    Call arguments:
-        inputs: (B, T, D) features.
-        position_ids, offset: as in `LearnedPositionEmbedding`.
-
-    Returns:
-        (B, T, D), or as in `LearnedPositionEmbedding` with another `merge_mode`.
 
     Example:
 
@@ -173,18 +168,13 @@ class InterpolatedPositionEmbedding(_LongPositionEmbedding):
 
     All rows but the first and the last change, so short texts no longer get the trained embeddings.
 
+    It is called as `LearnedPositionEmbedding`, and returns (B, T, D) as that does.
+
     Args:
         input_dim: int. Number of rows n of the table.
         output_dim: int. Size D of a row.
         max_position: int >= n. Number of positions m.
         **kwargs: as in `LearnedPositionEmbedding`.
-
-    Call arguments:
-        inputs: (B, T, D) features.
-        position_ids, offset: as in `LearnedPositionEmbedding`.
-
-    Returns:
-        (B, T, D), or as in `LearnedPositionEmbedding` with another `merge_mode`.
 
     Example:
 
@@ -218,18 +208,13 @@ class InterpolatedPositionEmbedding(_LongPositionEmbedding):
 class FreshPositionEmbedding(_LongPositionEmbedding):
     """Appends m - n randomly initialised rows to the table, which need training.
 
+    It is called as `LearnedPositionEmbedding`, and returns (B, T, D) as that does.
+
     Args:
         input_dim: int. Number of rows n of the table.
         output_dim: int. Size D of a row.
         max_position: int >= n. Number of positions m.
         **kwargs: as in `LearnedPositionEmbedding`.
-
-    Call arguments:
-        inputs: (B, T, D) features.
-        position_ids, offset: as in `LearnedPositionEmbedding`.
-
-    Returns:
-        (B, T, D), or as in `LearnedPositionEmbedding` with another `merge_mode`.
 
     Example:
 

@@ -103,18 +103,13 @@ class CoupledPositionIds(_DigitPositionIds):
     The paper counts downwards from "=" instead of upwards, which is another order of the same rows
     of the table.
 
+    It is called as `AbacusPositionIds`, (B, T) -> (B, T) int32.
+
     Args:
         digit_token_ids: list of int. The ids of the digit tokens.
         answer_token_id: int. The token before the answer, such as that of "=".
         max_offset: int. In training, each sequence has an offset in 0 .. max_offset.
         seed: int or None.
-
-    Call arguments:
-        token_ids: (B, T) integers.
-        training: bool. Set by Keras.
-
-    Returns:
-        (B, T) int32.
 
     Example:
 
