@@ -49,6 +49,9 @@ FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 # Where a function may import what the package does not depend on; at module level nothing may.
 # What a backend does by itself is a function in backend/; export writes TensorFlow's own files.
 LAZY = {
+    "bm25s": ("retrieval/words/index.py",),
+    "docutils": ("text/structure.py",),
+    "markdown_it": ("text/structure.py",),
     "tensorflow": ("backend/", "checkpoints/export.py"),
     "torch": ("backend/",),
     "jax": ("backend/",),

@@ -292,6 +292,12 @@ COMMANDS = (
         more={
             **SHOWN,
             **ENCODER,
+            "scoring": {"metavar": "HOW"},
+            "only": {
+                "metavar": "ID|COLUMN=VALUE",
+                "nargs": "+",
+                "help": "Ids of the texts to search, or columns of --texts with a value each",
+            },
             "vectors": {"help": "File that embed wrote: .npy, .npz, .jsonl or .parquet"},
             "queries": {"nargs": "*", "help": "What to search for; put each query in quotes"},
             "file": {"metavar": "FILE", "help": f"More queries. {TEXTS}"},

@@ -166,6 +166,12 @@ def _search(arguments):
         raise ValueError("Give what to search for after the file of vectors, or in a --file.")
     asked = [f"[{', '.join(map(literal, queries))}]"] if queries else []
     asked += [f"{call('read_texts', file, label=False)}.texts"] if file is not None else []
+    if "only" in arguments:
+        pairs = [each.partition("=") for each in arguments["only"]]
+        columns = {name: value for name, equal, value in pairs if equal}
+        if columns and len(columns) < len(pairs):
+            raise ValueError("--only has ids, or columns as NAME=VALUE, each once; not both.")
+        arguments["only"] = columns or arguments["only"]
     arguments |= _progress()
     lines, imported, model = [], ["search", "search_table"], directory
     if set(OPENING) - {"prompt"} & arguments.keys():

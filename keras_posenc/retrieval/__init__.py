@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from keras_posenc.retrieval.hard_negatives import mine_hard_negatives
     from keras_posenc.retrieval.late_interaction.embedder import LateInteraction
     from keras_posenc.retrieval.late_interaction.vectors import MultiVectors, maxsim
-    from keras_posenc.retrieval.readings import Chunks, LateChunks, LateSpans
+    from keras_posenc.retrieval.readings import Chunks, LateChunks, LateSpans, Passages
     from keras_posenc.retrieval.rerank import rerank
     from keras_posenc.retrieval.results import search_table
     from keras_posenc.retrieval.search import search
@@ -32,6 +32,7 @@ __all__ = [
     "LateInteraction",
     "LateSpans",
     "MultiVectors",
+    "Passages",
     "Reranker",
     "SparseEmbedder",
     "SparseVectors",

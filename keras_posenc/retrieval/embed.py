@@ -17,10 +17,11 @@ from keras_posenc.retrieval.embedders import Opening
 from keras_posenc.retrieval.embedding_record import EmbeddingRecord
 from keras_posenc.retrieval.former import former_arguments
 from keras_posenc.retrieval.identity import identity_of, plain
-from keras_posenc.retrieval.readings import Chunks, LateSpans
+from keras_posenc.retrieval.readings import Chunks, LateSpans, reading_of
 from keras_posenc.retrieval.vector_files import check_output, ids_of, json_lines, write_vectors
 from keras_posenc.text import read_texts
 from keras_posenc.text.documents import check_list, kind_of_all
+from keras_posenc.text.ids import read_titles
 from keras_posenc.text.text_stream import TextStream
 from keras_posenc.training.part_file import write_parts
 
@@ -61,7 +62,10 @@ def embed(
         reading: str. How a long text is read: "whole", the default, up to `max_length` tokens;
             "chunks:256", all of it, as the mean of its chunks of 256 tokens; "late:256" or
             "late:256,overlap=64", a vector per chunk of up to 256 tokens with the whole text as
-            context; or `Chunks`, `LateChunks`, `LateSpans`. See `open_embedder`.
+            context; "passages:256", a vector per chunk that is read alone. "late:256,titles=name"
+            adds the chunk read alone behind its title, from the column name of `texts`, and
+            "late:256,titles" the headings above it, in a folder of documents. Or `Chunks`,
+            `LateChunks`, `Passages`, `LateSpans`.
         queries: bool. Whether the texts are queries, not documents.
         max_length, prompt, dimension, extension: as in `open_embedder`.
         shard: str. "i/n", from "1/n" to "n/n": embed only the i-th of n equal parts of the texts,
@@ -98,6 +102,7 @@ def embed(
     Reference: [Sentence-BERT](https://arxiv.org/abs/1908.10084),
     [late chunking](https://arxiv.org/abs/2409.04701).
     """
+    reading = reading_of(reading)
     given = {"reading": reading, "max_length": max_length, "prompt": prompt}
     given |= {"dimension": dimension, "extension": extension}
     opening = Opening.of(directory, given, vectors=True)
@@ -117,15 +122,12 @@ def embed(
         suffixes = [".jsonl"] if suffix == ".npz" else [".npy", ".jsonl"]
         check_parts(part_size, output, suffixes)
         return _in_parts(opening, texts, text, part, part_size, side, ids, record, devices, verbose)
-    texts = _read(texts, text)
+    source, texts = texts, _read(texts, text)
     rows = part(range(len(texts)))
     kind_of_all(texts)
-    _check_spans(opening.reading, len(texts))
-    spans = opening.reading if isinstance(opening.reading, LateSpans) else None
-    if spans is not None:
-        spans = spans.part(slice(rows.start, rows.stop))
+    by_text = _by_text(opening.reading, source, len(texts), queries)
+    more = {} if by_text is None else {"reading": by_text.part(slice(rows.start, rows.stop))}
     with _computing(opening, side, devices) as vectors_of:
-        more = {} if spans is None else {"reading": spans}
         found = vectors_of(part(texts), verbose=verbose, **more)
     if record is not None and is_first():
         record.first = rows.start
@@ -144,33 +146,46 @@ def check_parts(part_size, output, suffixes):
         )
 
 
-def _check_spans(reading, count):
-    """Refuses other numbers of lists of spans and of texts, before a part is taken of both."""
-    if isinstance(reading, LateSpans) and len(reading.spans) != count:
+def _by_text(reading, texts, count, queries=False):
+    """A reading that has something for each text, its spans or its title; else None."""
+    if isinstance(reading, LateSpans):
+        if len(reading.spans) != count:
+            raise ValueError(
+                f"`spans` must have one list per text. Received: {len(reading.spans)} lists for "
+                f"{count} texts"
+            )
+        return reading
+    titles = getattr(reading, "titles", None)
+    if titles is None or queries:
+        return None
+    if isinstance(titles, str) and isinstance(texts, (str, os.PathLike)):
+        titles = read_titles(texts, titles)
+    if not isinstance(titles, str) and len(titles) != count:
         raise ValueError(
-            f"`spans` must have one list per text. Received: {len(reading.spans)} lists for "
-            f"{count} texts"
+            f"`titles` must have one title per text. Received: {len(titles)} titles for {count} "
+            "texts"
         )
+    return dataclasses.replace(reading, titles=titles)
 
 
 def _in_parts(opening, texts, text, part, size, side, ids, record, devices, verbose):
     """Computes and writes vectors a part of the texts at a time."""
     stream = TextStream(texts, text)  # checks every line before the model is opened
     stream.check()
-    _check_spans(opening.reading, len(stream))
+    by_text = _by_text(opening.reading, texts, len(stream), side == "query")
     settings = {name: plain(value) for name, value in opening.arguments.items()}
     settings |= {"kind": opening.kind.__name__, "side": side, "text": text}
     if opening.embedder is not None:  # it may have changed since its directory was read
         settings["open"] = identity_of(opening.embedder)
     rows = part(range(len(stream)))
-    output, reading = record.output, opening.reading
+    output = record.output
     with _computing(opening, side, devices) as vectors_of:
 
         def compute(texts, before):
             more = {}
-            if isinstance(reading, LateSpans):
+            if by_text is not None:
                 first = rows.start + before
-                more = {"reading": reading.part(slice(first, first + len(texts)))}
+                more = {"reading": by_text.part(slice(first, first + len(texts)))}
             found = vectors_of(texts, verbose=2 if verbose else 0, **more)
             record.saw(found, before)
             if ids is not None:

@@ -1,6 +1,7 @@
 """What `embed` writes beside a file of vectors: the model, its settings and the texts."""
 
 import base64
+import hashlib
 import json
 import os
 import pathlib
@@ -16,6 +17,7 @@ from keras_posenc.files.writing import write_text
 from keras_posenc.folders.download import local_path
 from keras_posenc.models.extension import FORMER, former_extension
 from keras_posenc.retrieval.nearest import lengths_of
+from keras_posenc.text.folders import files_of, is_documents
 from keras_posenc.text.truncation import LOGGER
 from keras_posenc.training.saved_models import is_finetuned
 
@@ -70,11 +72,11 @@ class EmbeddingRecord:
             "settings": {name: value for name, value in settings.items() if value is not None},
             "texts": None,
         }
-        if isinstance(texts, (str, os.PathLike)) and os.path.isfile(texts):
+        if isinstance(texts, (str, os.PathLike)) and (os.path.isfile(texts) or is_documents(texts)):
             path = pathlib.Path(texts).resolve()
             # In the same folder it is found by its name, wherever the folder is moved.
             shown = path.name if path.parent == self.output.resolve().parent else str(path)
-            self._facts["texts"] = {"path": shown, "column": column, **identify(path)}
+            self._facts["texts"] = {"path": shown, "column": column, **_identify(path)}
 
     def saw(self, found, before=0):
         """Notes the lengths of vectors that are written, so that no search computes them again.
@@ -172,7 +174,8 @@ def recorded_texts(record, vectors):
         return None, None
     folder = pathlib.Path(vectors).resolve().parent
     path = folder / source["path"]
-    if path.resolve().parent != folder:
+    there = path.resolve()
+    if there.parent != folder and not (is_documents(path) and folder in there.parents):
         reason = "is not in the folder of the vectors"
     elif not _is_unchanged(path, source):
         reason = "is missing or has changed"
@@ -186,7 +189,19 @@ def recorded_texts(record, vectors):
     return None, None
 
 
+def _identify(path):
+    """As `identify`, of all files of a folder or a pattern together."""
+    if not is_documents(path):
+        return identify(path)
+    folder, files = files_of(path)
+    found = [(each.relative_to(folder).as_posix(), identify(each)) for each in files]
+    digest = hashlib.sha256(repr([(n, each["digest"]) for n, each in found]).encode()).hexdigest()
+    return {"bytes": sum(each["bytes"] for _, each in found), "digest": digest}
+
+
 def _is_unchanged(path, source):
+    if is_documents(path):
+        return source == {**source, **_identify(path)}
     if "digest" in source:
         return is_identified(path, source)
     return path.is_file() and path.stat().st_size == source["bytes"]

@@ -6,7 +6,17 @@ ROWS = 2**16  # of vectors that are compared together
 MOST_PRODUCTS = 2**25  # that are in memory at a time
 
 
-def nearest(queries, vectors, most, excluded=None, *, lengths=None, rows=ROWS, where="`vectors`"):
+def nearest(
+    queries,
+    vectors,
+    most,
+    excluded=None,
+    *,
+    allowed=None,
+    lengths=None,
+    rows=ROWS,
+    where="`vectors`",
+):
     """Finds the nearest vectors of each query.
 
     Args:
@@ -14,6 +24,7 @@ def nearest(queries, vectors, most, excluded=None, *, lengths=None, rows=ROWS, w
         vectors: (N, D) array, which may be a memory map.
         most: int. Number of vectors to find per query.
         excluded: list of lists. Numbers of the vectors to leave out, per query. Default: none.
+        allowed: bool array (N,). Which vectors may be found. Default: all.
         lengths: (N,) array. What to divide the products by, such as the lengths of the vectors.
         rows: int. Number of vectors that are compared together.
         where: str. What the vectors are, in an error.
@@ -25,14 +36,9 @@ def nearest(queries, vectors, most, excluded=None, *, lengths=None, rows=ROWS, w
     for start in range(0, len(queries), size):
         asked = queries[start : start + size]
         best = [(np.zeros(0, int), np.zeros(0, asked.dtype))] * len(asked)
-        for first in range(0, len(vectors), rows):
-            block = vectors[first : first + rows]
-            with np.errstate(all="ignore"):  # what is not finite is refused
-                products = asked @ block.T
-            check_scores(products, where, first)
-            if lengths is not None:
-                # The products are far fewer numbers than the vectors, so these are not rescaled.
-                products /= np.maximum(lengths[first : first + rows], 1e-12)
+        for first, products in products_of(asked, vectors, lengths, rows, where):
+            if allowed is not None:
+                products[:, ~allowed[first : first + rows]] = -np.inf
             for place, row in enumerate(products):
                 if excluded is not None:
                     hidden = np.array(excluded[start + place], int) - first
@@ -40,6 +46,23 @@ def nearest(queries, vectors, most, excluded=None, *, lengths=None, rows=ROWS, w
                 best[place] = _merged(best[place], first, row, most)
         found += best
     return found
+
+
+def products_of(queries, vectors, lengths=None, rows=ROWS, where="`vectors`"):
+    """Yields (first, products): those of a block of vectors from the number `first` on.
+
+    Args:
+        queries, vectors, lengths, rows, where: as in `nearest`.
+    """
+    for first in range(0, len(vectors), rows):
+        block = vectors[first : first + rows]
+        with np.errstate(all="ignore"):  # what is not finite is refused
+            products = queries @ block.T
+        check_scores(products, where, first)
+        if lengths is not None:
+            # The products are far fewer numbers than the vectors, so these are not rescaled.
+            products /= np.maximum(lengths[first : first + rows], 1e-12)
+        yield first, products
 
 
 def check_width(queries, vectors):

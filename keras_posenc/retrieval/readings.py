@@ -41,27 +41,62 @@ class Chunks:
 class LateChunks:
     """Late chunking: a vector per chunk, with the whole text as its context.
 
+    With titles, the vector of a chunk is the sum of two, each of length 1, at length 1: that of the
+    chunk in its text, and that of the chunk read alone behind its title. It is stored and searched
+    as any other.
+
     Args:
         size: int. Maximum number of tokens of a chunk, without special tokens (see `chunk_spans`).
         overlap: int, at most half of `size`. Tokens that neighbouring chunks share.
+        titles: str, the column of a file that has the title of each text; "auto" is headings or
+            title. Or a list with a title per text: a str, or the headings in the text as a list of
+            (start in characters, title), where chunks are cut, too. Default: none.
 
     Example:
 
-    >>> str(LateChunks(256))
-    'late:256'
+    >>> str(LateChunks(256)), str(LateChunks(256, titles="title"))
+    ('late:256', 'late:256,titles=title')
 
     Reference: [Late chunking](https://arxiv.org/abs/2409.04701).
     """
 
     size: int
     overlap: int = 0
+    titles: str | list | None = None
 
     def __post_init__(self):
         checks.whole("chunks", self.size)
         checks.whole("overlap", self.overlap, least=0, most=self.size // 2)
+        if self.titles is not None and not isinstance(self.titles, str):
+            check_list(self.titles, "titles")
+
+    def part(self, rows):
+        """The same for some of the texts.
+
+        Args:
+            rows: slice.
+        """
+        return dataclasses.replace(self, titles=self.titles[rows])
 
     def __str__(self):
         return _short("late", self)
+
+
+@dataclasses.dataclass(frozen=True)
+class Passages(LateChunks):
+    """A vector per chunk, which is read alone, behind its title if there are titles.
+
+    Args:
+        size, overlap, titles: as in `LateChunks`.
+
+    Example:
+
+    >>> str(Passages(256, titles="title"))
+    'passages:256,titles=title'
+    """
+
+    def __str__(self):
+        return _short("passages", self)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -93,22 +128,22 @@ class LateSpans:
 
     def __str__(self):
         places = [np.asarray(of_text, int).tolist() for of_text in self.spans]
-        return f"spans:{hashlib.sha256(repr(places).encode()).hexdigest()[:16]}"
+        return f"spans:{_digest(places)}"
 
 
 LATE = (LateChunks, LateSpans)
-WAYS = {"whole": None, "chunks": Chunks, "late": LateChunks}
+WAYS = {"whole": None, "chunks": Chunks, "late": LateChunks, "passages": Passages}
 
 
 def reading_of(given):
     """Returns the reading that a value describes.
 
     Args:
-        given: None or "whole"; `Chunks`, `LateChunks` or `LateSpans`; or a str such as
-            "chunks:256", "late:256" or "late:256,overlap=64".
+        given: None or "whole"; `Chunks`, `LateChunks`, `Passages` or `LateSpans`; or a str such as
+            "chunks:256", "late:256", "late:256,overlap=64" or "passages:256,titles=title".
 
     Returns:
-        `Chunks`, `LateChunks`, `LateSpans`, or None for texts read whole, up to a maximum length.
+        a reading, or None for texts read whole, up to a maximum length.
     """
     if given is None or isinstance(given, (Chunks, *LATE)):
         return given
@@ -119,14 +154,27 @@ def reading_of(given):
         )
     name, _, rest = given.partition(":")
     kind = WAYS[checks.choice("reading", name, tuple(WAYS))]
-    numbers, wrong = [], f"like 'whole', 'chunks:256' or 'late:256,overlap=64'. Received: {given!r}"
+    wrong = (
+        "`reading` must be like 'whole', 'chunks:256' or 'late:256,overlap=64'. Received: "
+        f"{given!r}"
+    )
+    size, *parts = rest.split(",")
+    options = {}
+    for part in parts:
+        key, equal, value = part.partition("=")
+        key, value = (key, value) if equal or key == "titles" else ("overlap", key)
+        options[key] = (value or "auto") if key == "titles" else value
+    known = set() if kind is None else {each.name for each in dataclasses.fields(kind)} - {"size"}
+    if not options.keys() <= known or (kind is None) != (not size):
+        raise ValueError(wrong)
+    if kind is None:
+        return None
     try:
-        numbers = [int(part) for part in rest.replace("overlap=", "", 1).split(",") if rest]
+        options |= {"overlap": int(options["overlap"])} if "overlap" in options else {}
+        size = int(size)
     except ValueError:
-        raise ValueError(f"`reading` must be {wrong}") from None
-    if len(numbers) not in ((0,) if kind is None else (1, 2)):
-        raise ValueError(f"`reading` must be {wrong}")
-    return None if kind is None else kind(*numbers)
+        raise ValueError(wrong) from None
+    return kind(size, **options)
 
 
 def is_late(reading):
@@ -134,6 +182,13 @@ def is_late(reading):
     return isinstance(reading, LATE)
 
 
+def _digest(lists):
+    return hashlib.sha256(repr(lists).encode()).hexdigest()[:16]
+
+
 def _short(name, reading):
     overlap = f",overlap={reading.overlap}" if reading.overlap else ""
-    return f"{name}:{reading.size}{overlap}"
+    titles = getattr(reading, "titles", None)
+    if titles is not None:
+        titles = titles if isinstance(titles, str) else _digest(titles)
+    return f"{name}:{reading.size}{overlap}{'' if titles is None else f',titles={titles}'}"

@@ -1,6 +1,6 @@
 """Search: the texts or chunks whose vectors are nearest to those of queries."""
 
-import numpy as np
+import functools
 
 from keras_posenc.arguments import checks
 from keras_posenc.checkpoints.model_settings import read_similarity
@@ -8,11 +8,12 @@ from keras_posenc.files.untrusted import quote
 from keras_posenc.retrieval.embedders import Opening
 from keras_posenc.retrieval.embedding_record import recorded_texts
 from keras_posenc.retrieval.former import former_arguments
-from keras_posenc.retrieval.found_texts import found_texts
 from keras_posenc.retrieval.made_by import opening_for
+from keras_posenc.retrieval.passages import PassageTexts
 from keras_posenc.retrieval.vectors import Vectors
+from keras_posenc.retrieval.words.ranking import best_of_each, ranked_passages
+from keras_posenc.retrieval.words.scoring import Scoring
 from keras_posenc.text.documents import kind_of_all
-from keras_posenc.text.ids import id_text
 from keras_posenc.text.json_lines import check_jsonl, write_jsonl
 
 
@@ -29,6 +30,9 @@ def search(
     text=None,
     top_k=10,
     prompt=None,
+    scoring="vectors",
+    only=None,
+    per_document=False,
     verbose="auto",
 ):
     """Finds the texts, or chunks of texts, that are nearest to queries.
@@ -52,16 +56,27 @@ def search(
         top_k: int. Number of texts, or chunks, to return per query.
         prompt: str. Text in front of queries, as in `open_embedder`. Default: the directory's
             prompt named query, if it has one, else the one that it puts before all texts.
+        scoring: str. What ranks: "vectors"; "words", those of the query, by BM25, without the
+            model; "both", the scores of both, each scaled to [0, 1] per query, where "both:0.3"
+            weighs words by 0.3 and vectors by 0.7; or "rrf", reciprocal rank fusion, where "rrf:60"
+            adds 60 to ranks. Words need the texts and bm25s, and their index is kept in a file
+            beside `vectors`.
+        only: list of ids of the texts to search; or a dict of columns of `texts`, each with the
+            value, or the list of values, that a text must have there. Default: all.
+        per_document: bool. Whether to return only the best chunk of each text.
         verbose: as in `TextModel.predict`.
 
     Returns:
         list of dicts, one per result: query by query, from the best to the worst. The keys are
             `query`, `rank` from 1, `score`, `id`, which is the id of the text or its number from 1,
             for chunks `start` and `end` in characters, and `text` if the texts are given or found.
+            With words, also `vector_score` and `word_score`, before they are scaled, and `matches`,
+            where words of the query stand in `text`, a list of (start, end).
 
     Raises:
         FileNotFoundError: if the directory or a file is missing.
-        ImportError: if `vectors` is a .parquet file and pyarrow is not installed.
+        ImportError: if `vectors` is a .parquet file and pyarrow is not installed, or `scoring` has
+            words and bm25s is not.
         NotADirectoryError: if a folder that `output` lies in is a file.
 
     Example:
@@ -71,45 +86,39 @@ def search(
     >>> best, *others = search("all-MiniLM-L6-v2", found, "three", texts=texts, verbose=0)
     >>> best["id"], best["text"], len(others)
     (2, 'Three.', 2)
+
+    Reference: [fusion of scores](https://arxiv.org/abs/2210.11934).
     """
     queries = [queries] if isinstance(queries, str) else queries
     if kind_of_all(queries) != "str":
         raise TypeError(f"`queries` must be a list of str. Received: {quote(queries[0])}")
     checks.whole("top_k", top_k)
     check_jsonl(output, [vectors, texts])
+    way = Scoring.of(scoring)
     stored = Vectors.of(vectors)
     opening = opening_for(stored, Opening.of(directory, {"prompt": prompt}))
-    normalize = read_similarity(opening.directory, opening.kind.similarities)
-    asked = opening.open().encode_queries(queries, verbose)
-    nearest_of = stored.search(asked, top_k, bool(normalize))
-    found = []
-    for query, (numbers, scores) in zip(queries, nearest_of, strict=True):
-        for rank, (number, score) in enumerate(zip(numbers, scores, strict=True), 1):
-            each = stored.ids[number]
-            each = each.item() if isinstance(each, np.integer) else each
-            row = {"query": query, "rank": rank, "score": float(score), "id": each}
-            if stored.places is not None:
-                starts, ends = stored.places
-                row |= {"start": int(starts[number]), "end": int(ends[number])}
-            found.append(row)
-    if texts is None:
+    recorded = texts is None
+    if recorded:
         texts, column = recorded_texts(stored.record, stored.path)
         text = column if text is None else text
+    known = PassageTexts(stored, texts, text, unchanged=recorded and texts is not None)
+    allowed = None if only is None else known.allowed(only)
+    ranking = {
+        "normalize": bool(read_similarity(opening.directory, opening.kind.similarities)),
+        "allowed": allowed,
+        "index": known.words() if way.uses_words else None,
+    }
+    asked = opening.open().encode_queries(queries, verbose) if way.uses_vectors else None
+    find = functools.partial(ranked_passages, stored, queries, asked, way, **ranking)
+    best = best_of_each(find, known.keys, top_k) if per_document else find(top_k)
+    found = []
+    for query, (numbers, scores) in zip(queries, best, strict=True):
+        for place, number in enumerate(numbers):
+            row = {"query": query, "rank": place + 1}
+            row |= {name: float(each[place]) for name, each in scores.items()}
+            found.append(row | known.place(number))
     if texts is not None:
-        _add_texts(found, texts, text, stored.name == "row")
+        known.add_texts(found, way.uses_words)
     if output is not None:
         write_jsonl(output, found)
     return found
-
-
-def _add_texts(found, texts, column, by_row):
-    """Adds to each result its text, or its chunk, and the id that the texts' file has."""
-    known = found_texts(texts, column, by_row, {id_text(row["id"]) for row in found})
-    for row in found:
-        row["id"], whole = known[id_text(row["id"])]
-        row["text"] = whole[row["start"] : row["end"]] if "start" in row else whole
-        if row.get("end", 0) > len(whole):
-            raise ValueError(
-                f"`texts` must be the texts whose vectors are searched: a chunk ends at character "
-                f"{row['end']} of the text {quote(row['id'])}, which has {len(whole)}."
-            )

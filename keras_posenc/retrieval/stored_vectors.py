@@ -7,8 +7,8 @@ from keras_posenc.files.untrusted import quote
 from keras_posenc.retrieval.dense.late_chunking import ChunkVectors
 from keras_posenc.retrieval.late_interaction.vectors import MultiVectors
 from keras_posenc.retrieval.sparse.vectors import SparseVectors
+from keras_posenc.text.decoding import existing
 from keras_posenc.text.file_parts import file_parts
-from keras_posenc.text.files import existing
 
 SUFFIXES = (".npy", ".npz", ".jsonl", ".parquet")
 KINDS = {"vector": "f4", "vectors": "f4", "indices": "i4"}  # of columns, of which a file has one

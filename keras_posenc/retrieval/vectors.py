@@ -20,6 +20,7 @@ from keras_posenc.retrieval.nearest import (
     largest,
     lengths_of,
     nearest,
+    products_of,
 )
 from keras_posenc.retrieval.sparse.vectors import SparseVectors
 from keras_posenc.retrieval.stored_vectors import read_vectors
@@ -180,20 +181,39 @@ class Vectors:
             )
         write_vectors(path, found, (self.name, ids))
 
-    def search(self, queries, top_k=10, normalize=True):
+    def search(self, queries, top_k=10, normalize=True, allowed=None):
         """Finds the vectors with the largest scores, exactly.
 
         Args:
             queries: what `encode_queries` returned of the model that made the vectors.
             top_k: int. Number of vectors to find per query.
             normalize: bool. For dense vectors, whether scores are cosines, not dot products.
+            allowed: bool array (N,). Which vectors may be found. Default: all.
 
         Returns:
             list of (numbers, scores) per query, the best first and ties by their numbers, which
                 count from 0.
         """
         checks.whole("top_k", top_k)
-        where, vectors = "`vectors`" if self.path is None else str(self.path), self.values
+        if isinstance(self.values, (MultiVectors, SparseVectors)):
+            scores = self.scores(queries)
+            if allowed is not None:
+                scores[:, ~allowed] = -np.inf
+            best = [largest(row, top_k) for row in scores]
+            return [(numbers, row[numbers]) for numbers, row in zip(best, scores, strict=True)]
+        queries, options = self._dense(queries, normalize)
+        return nearest(queries, self.values, top_k, allowed=allowed, **options)
+
+    def scores(self, queries, normalize=True):
+        """Scores all vectors for each query.
+
+        Args:
+            queries, normalize: as in `search`.
+
+        Returns:
+            (Q, N) float array.
+        """
+        vectors = self.values
         if isinstance(vectors, MultiVectors):
             scores = maxsim(queries, vectors)
         elif isinstance(vectors, SparseVectors):
@@ -201,15 +221,24 @@ class Vectors:
                 vectors = dataclasses.replace(vectors, size=queries.size)
             scores = queries.products(vectors)
         else:
-            check_width(queries, vectors)
-            queries = unit_rows(queries) if normalize else queries
-            lengths = self.lengths if normalize else None
-            if lengths is not None:
-                check_scores(lengths[None], where)
-            return nearest(queries, vectors, top_k, lengths=lengths, where=where)
-        check_scores(scores, where)
-        best = [largest(row, top_k) for row in scores]
-        return [(numbers, row[numbers]) for numbers, row in zip(best, scores, strict=True)]
+            queries, options = self._dense(queries, normalize)
+            blocks = products_of(queries, vectors, **options)
+            return np.concatenate([products for _, products in blocks], axis=1)
+        check_scores(scores, self._where)
+        return scores
+
+    @property
+    def _where(self):
+        return "`vectors`" if self.path is None else str(self.path)
+
+    def _dense(self, queries, normalize):
+        """Queries and options of products with dense vectors."""
+        check_width(queries, self.values)
+        lengths = self.lengths if normalize else None
+        if lengths is not None:
+            check_scores(lengths[None], self._where)
+        queries = unit_rows(queries) if normalize else queries
+        return queries, {"lengths": lengths, "where": self._where}
 
 
 def _check_dense(found, where):

@@ -4,15 +4,9 @@ import itertools
 import pathlib
 
 from keras_posenc.files.untrusted import check_pointer
+from keras_posenc.text.decoding import FilePart, check_no_utf16, existing_text, not_utf8
 from keras_posenc.text.delimited import UnendedField, rows_with_ends
-from keras_posenc.text.files import (
-    READERS,
-    FilePart,
-    check_no_utf16,
-    existing_text,
-    jsonl_row,
-    not_utf8,
-)
+from keras_posenc.text.files import READERS, jsonl_row
 from keras_posenc.text.parquet import parquet_parts
 from keras_posenc.text.tables import fields_in, named_rows
 

@@ -3,23 +3,15 @@
 import dataclasses
 import json
 import pathlib
-import re
 import typing
 
-from keras_posenc.files.untrusted import (
-    UTF_16,
-    check_name,
-    check_pointer,
-    check_text,
-    parse_json,
-    quote,
-    shorten,
-)
+from keras_posenc.files.untrusted import parse_json, quote, shorten
+from keras_posenc.text.decoding import FilePart, decode, existing_text
+from keras_posenc.text.folders import is_documents, read_documents
 from keras_posenc.text.parquet import read_parquet
 from keras_posenc.text.tables import lines_of, read_csv, read_tab, read_tsv
 
 TEXT_NAMES = ("text", "content", "sentence", "document", "body", "review", "quote")
-BY = '(iconv -f {} -t utf-8, or "CSV UTF-8" in a spreadsheet)'
 ID_NAMES = ("id", "_id", "ids", "uid", "guid", "doc_id", "document_id", "text_id")
 LABEL_NAMES = ("label", "class", "category", "target", "labels", "topic", "sentiment")
 
@@ -46,22 +38,6 @@ class Texts:
 
     def __len__(self):
         return len(self.texts)
-
-
-class FilePart(typing.NamedTuple):
-    """Rows of a table, in the place of the path of the whole table; see `file_parts`."""
-
-    path: pathlib.Path
-    columns: list
-    rows: list
-
-    @property
-    def suffix(self):
-        """That of the file."""
-        return self.path.suffix
-
-    def __str__(self):
-        return str(self.path)
 
 
 class Cell(typing.NamedTuple):
@@ -183,7 +159,9 @@ def ids_in(columns, rows):
 
 
 def read_rows(path, readers):
-    """(columns, rows, flagged) of a file, by its reader."""
+    """(columns, rows, flagged) of a file, by its reader; of a folder, a row per file."""
+    if ".txt" in readers and is_documents(path):
+        return read_documents(path)
     path = existing_text(path)
     reader = readers.get(path.suffix.lower())
     if reader is None:
@@ -198,75 +176,6 @@ def read_rows(path, readers):
     if not rows:
         raise ValueError(f"{path} has column names but no rows.")
     return columns, rows, flagged
-
-
-def existing(path):
-    """The `pathlib.Path` of a file that there is; a `FilePart` as it is."""
-    if isinstance(path, FilePart):
-        return path
-    path = pathlib.Path(path)
-    check_name(path)
-    if path.is_dir():
-        files = f"pathlib.Path({str(path)!r}).glob('*.txt')"
-        row = '{"text": each.read_text()}'
-        raise FileNotFoundError(
-            f"{path} is a directory: give one file, or a list of texts, such as [each.read_text() "
-            f"for each in {files}]. To make a file texts.jsonl of these in Python: import json, "
-            f"pathlib; pathlib.Path('texts.jsonl').write_text(''.join(json.dumps({row}) + '\\n' "
-            f"for each in {files}))"
-        )
-    if not path.is_file():
-        hint = "" if path.suffix else f" A text is given in a list: [{quote(str(path))}]."
-        raise FileNotFoundError(f"No file {path}.{hint}")
-    return path
-
-
-def existing_text(path):
-    """The same of a file of text, or of Parquet."""
-    path = existing(path)
-    if not isinstance(path, FilePart) and path.suffix.lower() != ".parquet":
-        with open(path, "rb") as file:
-            check_text(path, file.read(1024))
-    return path
-
-
-def decode(path):
-    """The text of a file, in UTF-8 and not empty; errors name the byte."""
-    content = _decoded(path)
-    if "\ufeff" in content:  # of files that were joined, each with its mark
-        content = re.sub(r"(^|(?<=[\r\n]))\ufeff+", "", content)
-    if not content.strip():
-        raise ValueError(f"{path} is empty.")
-    return content
-
-
-def _decoded(path):
-    data = path.read_bytes()
-    check_pointer(path, data)
-    check_no_utf16(path, data)
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        newline = b"\n" if b"\n" in data else b"\r"
-        line = data.count(newline, 0, error.start) + 1
-        byte = error.start - data.rfind(newline, 0, error.start)
-        raise not_utf8(path, line, byte, data[error.start]) from None
-
-
-def check_no_utf16(path, data):
-    """Refuses a file that begins with the mark of UTF-16."""
-    if data[:2] in UTF_16:
-        raise ValueError(
-            f"{path}, line 1: this is UTF-16; convert the file to UTF-8 {BY.format('utf-16')}."
-        )
-
-
-def not_utf8(path, line, byte, value):
-    """The error about a byte that is no part of UTF-8."""
-    return ValueError(
-        f"{path}, line {line}, byte {byte}: 0x{value:02x} is not UTF-8; convert the file to UTF-8 "
-        f"{BY.format('latin1')}."
-    )
 
 
 def _read_txt(path, content):

@@ -1,9 +1,12 @@
 """Ids of the rows of a file, which lead from a result back to its text."""
 
-from keras_posenc.files.untrusted import SURROGATES, quote
+from keras_posenc.files.untrusted import SURROGATES, quote, shorten
+from keras_posenc.text.decoding import FilePart, existing_text
 from keras_posenc.text.file_parts import STREAMED, file_parts
-from keras_posenc.text.files import READERS, FilePart, existing_text, ids_in, read_rows
+from keras_posenc.text.files import READERS, ids_in, present, read_rows, usual
+from keras_posenc.text.folders import is_documents
 
+TITLE_NAMES = ("headings", "title", "heading", "name")
 ROWS = 1024  # that are read together
 
 
@@ -37,6 +40,37 @@ def read_ids(path):
     return name, ids
 
 
+def read_titles(path, name):
+    """The titles of the rows of a file.
+
+    Args:
+        path: a file that `read_texts` reads.
+        name: str, that of their column; "auto" for one with a usual name.
+
+    Returns:
+        list of str, of lists of [start, title], or of None.
+    """
+    return [
+        row.get(column)
+        for part in parts_of_file(path)
+        for column in [title_column(path, part.columns, name)]
+        for _, row in part.rows
+    ]
+
+
+def title_column(path, columns, name):
+    """The name of the column of titles; see `read_titles`."""
+    if name != "auto":
+        return present(path, name, columns, "titles= of `reading` (--reading)")
+    found = usual(columns, TITLE_NAMES)
+    if found is None:
+        raise ValueError(
+            f"{path} must have a column of titles, such as title, or be a folder of documents: "
+            f"name it, as in late:256,titles=NAME. Received: {shorten(columns)}"
+        )
+    return found
+
+
 def id_text(each):
     """The text of an id, which every format can hold: what no encoding can write is escaped."""
     return SURROGATES.sub(lambda found: ascii(found[0])[1:-1], str(each))
@@ -44,8 +78,8 @@ def id_text(each):
 
 def parts_of_file(path):
     """Yields `FilePart`s of a file that `read_texts` reads, with few rows each where possible."""
-    path = existing_text(path)
-    if path.suffix.lower() in STREAMED:
+    streamed = not is_documents(path) and existing_text(path).suffix.lower() in STREAMED
+    if streamed:
         yield from file_parts(path, ROWS)
     else:
         columns, rows, _ = read_rows(path, READERS)

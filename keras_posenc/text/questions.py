@@ -1,7 +1,8 @@
 """Reading of questions about passages, in SQuAD's form or as JSON lines."""
 
 from keras_posenc.files.untrusted import parse_json, quote, read_bytes, shorten
-from keras_posenc.text.files import READERS, Texts, existing_text, read_rows
+from keras_posenc.text.decoding import existing_text
+from keras_posenc.text.files import READERS, Texts, read_rows
 
 MOST = 2**30  # bytes; SQuAD has 40 MB
 PASSAGES = ("context", "passage", "text")

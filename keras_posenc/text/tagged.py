@@ -2,8 +2,9 @@
 
 from keras_posenc.files.untrusted import quote, shorten
 from keras_posenc.text.conll import read_columns, read_conllu
+from keras_posenc.text.decoding import decode, existing_text
 from keras_posenc.text.documents import is_word
-from keras_posenc.text.files import Texts, decode, existing_text, read_jsonl, read_rows, text_in
+from keras_posenc.text.files import Texts, read_jsonl, read_rows, text_in
 from keras_posenc.text.label_studio import read_label_studio
 from keras_posenc.text.labels.tags import check_spans, check_tags
 from keras_posenc.text.parquet import read_parquet

@@ -3,9 +3,11 @@
 import itertools
 import os
 
+from keras_posenc.text.decoding import existing_text
 from keras_posenc.text.documents import is_list, kind_of_all
 from keras_posenc.text.file_parts import STREAMED, file_parts
-from keras_posenc.text.files import existing_text, read_texts
+from keras_posenc.text.files import read_texts
+from keras_posenc.text.folders import is_documents
 
 ROWS = 256  # that are read together
 
@@ -36,11 +38,11 @@ class TextStream:
     def __init__(self, source, text=None):
         self._path = None
         if isinstance(source, (str, os.PathLike)):
-            path = existing_text(source)
-            if path.suffix.lower() in STREAMED:
-                self._path, self._column = path, text
+            streamed = not is_documents(source) and existing_text(source)
+            if streamed and streamed.suffix.lower() in STREAMED:
+                self._path, self._column = streamed, text
             else:
-                source = read_texts(path, text=text, label=False).texts
+                source = read_texts(source, text=text, label=False).texts
         elif not is_list(source):
             raise TypeError(
                 "texts must be a path, or a list or another sequence that can be sliced: their "

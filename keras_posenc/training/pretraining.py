@@ -21,8 +21,9 @@ from keras_posenc.models.inputs import inputs_of
 from keras_posenc.models.model import TransformerModel
 from keras_posenc.processes.together import by_first
 from keras_posenc.text import Texts, read_texts
+from keras_posenc.text.decoding import FilePart
 from keras_posenc.text.disk_list import DiskList, take
-from keras_posenc.text.files import FilePart, read_long_texts
+from keras_posenc.text.files import read_long_texts
 from keras_posenc.text.pretraining_batches import (
     CausalBatches,
     MaskedLanguageModelBatches,

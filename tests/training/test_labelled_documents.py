@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from keras_posenc.text import Texts
+from keras_posenc.text.decoding import FilePart
 from keras_posenc.text.documents import kind_of_all
-from keras_posenc.text.files import FilePart
 from keras_posenc.training.finetuning.labelled_documents import check_known_labels, digest, split
 from keras_posenc.training.finetuning.tasks import TASKS
 

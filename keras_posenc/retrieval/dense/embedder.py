@@ -22,8 +22,8 @@ from keras_posenc.metrics.scores import unit_rows
 from keras_posenc.models.heads import features_before_head
 from keras_posenc.models.model import model_on
 from keras_posenc.models.sentence_embedding import embedder, normalizes, with_dimension
-from keras_posenc.retrieval.dense.chunks import chunk_spans
 from keras_posenc.retrieval.dense.late_chunking import ChunkVectors, embed_spans
+from keras_posenc.retrieval.dense.titles import chunk_vectors
 from keras_posenc.retrieval.embedder import Embedder, remembered
 from keras_posenc.retrieval.nearest import check_width
 from keras_posenc.retrieval.opening import (
@@ -175,10 +175,8 @@ class DenseEmbedder(Embedder, TextModel):
         if isinstance(reading, Chunks):
             return _means_of_chunks(model, texts, reading, verbose)
         if isinstance(reading, LateChunks):
-            spans = _spans_of(texts, self.tokenizer, reading)
-        else:
-            spans = reading.spans
-        return embed_spans(model, texts, spans, verbose)
+            return chunk_vectors(model, texts, reading, verbose)
+        return embed_spans(model, texts, reading.spans, verbose)
 
     def similarity(self, queries, documents):
         """Scores every document for every query, by cosine or dot product; see `Embedder`."""
@@ -259,18 +257,6 @@ class DenseEmbedder(Embedder, TextModel):
                 f"{self.directory} leaves its prompt out of the pooling, which is not supported: "
                 f'give prompt="". Received: {prompt!r}'
             )
-
-
-def _spans_of(texts, tokenizer, reading):
-    """The spans of the chunks of each text, as `LateChunks` cuts it."""
-    spans = []
-    for number, text in enumerate(texts):
-        try:
-            spans.append(chunk_spans(text, tokenizer, reading.size, reading.overlap))
-        except ValueError as error:
-            message = str(error).replace("The text", f"Text {number}", 1)
-            raise ValueError(message) from None
-    return spans
 
 
 def _means_of_chunks(model, texts, reading, verbose):

@@ -13,7 +13,7 @@ from keras_posenc.metrics.scores import unit_rows
 from keras_posenc.models.sentence_embedding import embedder
 from keras_posenc.models.similarity import similarity
 from keras_posenc.text import FloatLabels, Texts, read_texts
-from keras_posenc.text.files import FilePart
+from keras_posenc.text.decoding import FilePart
 from keras_posenc.text.groups import read_groups
 from keras_posenc.text.labels import TextNumbers
 from keras_posenc.text.same_texts import text_numbers

@@ -12,8 +12,9 @@ import numpy as np
 from keras_posenc.arguments import checks
 from keras_posenc.files.untrusted import quote, shorten
 from keras_posenc.text import Texts
+from keras_posenc.text.decoding import FilePart
 from keras_posenc.text.disk_list import take
-from keras_posenc.text.files import LABEL_NAMES, READERS, FilePart, read_rows
+from keras_posenc.text.files import LABEL_NAMES, READERS, read_rows
 
 TABLES = [suffix for suffix in READERS if suffix != ".txt"]  # files with named columns
 NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")

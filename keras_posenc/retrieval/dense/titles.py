@@ -1,0 +1,101 @@
+"""Chunks with titles: read alone behind them, and summed with what their text makes of them."""
+
+import numpy as np
+
+from keras_posenc.files.untrusted import quote
+from keras_posenc.metrics.scores import unit_rows
+from keras_posenc.retrieval.dense.chunks import chunk_spans
+from keras_posenc.retrieval.dense.late_chunking import ChunkVectors, embed_spans
+from keras_posenc.retrieval.readings import Passages
+from keras_posenc.text.structure import title_at
+
+
+def chunk_vectors(model, texts, reading, verbose):
+    """Vectors of the chunks of texts.
+
+    Args:
+        model: `TextModel`.
+        texts: list of str.
+        reading: `LateChunks` or `Passages`, with a title per text, or none.
+        verbose: as in `TextModel.predict`.
+
+    Returns:
+        `ChunkVectors`.
+    """
+    titles = _titles(reading, texts)
+    spans = [
+        _spans(number, text, title, model.tokenizer, reading)
+        for number, (text, title) in enumerate(zip(texts, titles, strict=True))
+    ]
+    in_context = not isinstance(reading, Passages)
+    if in_context:
+        found = embed_spans(model, texts, spans, verbose)
+        if reading.titles is None:
+            return found
+    passages = [
+        with_title(title_at(title, start), text[start:end])
+        for text, title, of_text in zip(texts, titles, spans, strict=True)
+        for start, end in of_text
+    ]
+    alone = model.predict(passages, verbose)
+    if in_context:
+        vectors = unit_rows(unit_rows(alone) + unit_rows(found.vectors))
+        return ChunkVectors(vectors, found.texts, found.starts, found.ends)
+    starts, ends = np.array([span for of_text in spans for span in of_text], int).T
+    numbers = np.repeat(np.arange(len(texts)), [len(of_text) for of_text in spans])
+    return ChunkVectors(alone, numbers, starts, ends)
+
+
+def with_title(title, passage):
+    """A passage behind its title, in which the two are lines."""
+    return f"{title}\n{passage}" if title else passage
+
+
+def headings_of(title, number=0):
+    """A title as a list of (start, title): that of a text, or of its parts.
+
+    Args:
+        title: None, str, or such a list, in which None and "" are no title.
+        number: int. That of the text, for an error.
+    """
+    if title is None or isinstance(title, str):
+        return [(0, title)] if title else []
+    if isinstance(title, (list, tuple)) and all(
+        isinstance(each, (list, tuple)) and [*map(type, each)] == [int, str] for each in title
+    ):
+        return sorted(map(tuple, title))
+    raise TypeError(
+        "A title must be a str, or a list of (start in characters, title). Received for text "
+        f"{number}: {quote(title)}"
+    )
+
+
+def _titles(reading, texts):
+    if reading.titles is None:
+        return [[]] * len(texts)
+    if isinstance(reading.titles, str):
+        raise ValueError(
+            f"titles={quote(reading.titles)} names a column of a file that `embed` reads: give a "
+            "list with a title per text, or the file to `embed`."
+        )
+    if len(reading.titles) != len(texts):
+        raise ValueError(
+            f"`titles` must have one title per text. Received: {len(reading.titles)} titles for "
+            f"{len(texts)} texts"
+        )
+    return [headings_of(title, number) for number, title in enumerate(reading.titles)]
+
+
+def _spans(number, text, headings, tokenizer, reading):
+    """The chunks of a text, cut at its headings, too."""
+    cuts = [0, *(start for start, _ in headings if 0 < start < len(text)), len(text)]
+    spans = []
+    for first, last in zip(cuts[:-1], cuts[1:], strict=True):
+        if last - first == len(text) or text[first:last].strip():
+            try:
+                found = chunk_spans(text[first:last], tokenizer, reading.size, reading.overlap)
+            except ValueError as error:
+                message = str(error).replace("The text", f"Text {number}", 1)
+                raise ValueError(message) from None
+            spans += [(first + start, first + end) for start, end in found]
+    return spans

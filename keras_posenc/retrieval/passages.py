@@ -1,0 +1,117 @@
+"""The passages whose vectors are searched: their ids, texts and words."""
+
+import functools
+
+import numpy as np
+
+from keras_posenc.files.untrusted import quote
+from keras_posenc.retrieval.dense.titles import headings_of, with_title
+from keras_posenc.retrieval.found_texts import allowed_by, found_texts
+from keras_posenc.retrieval.readings import reading_of
+from keras_posenc.retrieval.words.index import WordIndex, digest_of
+from keras_posenc.retrieval.words.split import places_of, words_of
+from keras_posenc.text.files import usual
+from keras_posenc.text.ids import TITLE_NAMES, id_text
+from keras_posenc.text.structure import title_at
+
+
+class PassageTexts:
+    """The texts of vectors.
+
+    Args:
+        stored: `Vectors`.
+        texts: list of str, a path for `read_texts`, or None where they are not known.
+        column: str or tuple. Name of the column of texts in a file; None for a usual one.
+        unchanged: bool. Whether they are known to be the texts that were embedded.
+    """
+
+    def __init__(self, stored, texts, column, unchanged=False):
+        self._titles = _title_column(stored.record)
+        self._stored, self._texts, self._unchanged = stored, texts, unchanged
+        self._arguments = (texts, column, stored.name == "row")
+
+    @functools.cached_property
+    def keys(self):
+        """list of str: of each vector, the id of its text."""
+        return [id_text(each) for each in self._stored.ids]
+
+    def allowed(self, only):
+        """As `allowed_by`."""
+        return allowed_by(only, self.keys, *self._arguments)
+
+    def place(self, number):
+        """The id of a passage, and for chunks its place."""
+        each, places = self._stored.ids[number], self._stored.places
+        row = {"id": each.item() if isinstance(each, np.integer) else each}
+        if places is not None:
+            row |= {"start": int(places[0][number]), "end": int(places[1][number])}
+        return row
+
+    def words(self):
+        """The `WordIndex` of the passages, which is read if it was kept beside the vectors.
+
+        Raises:
+            ImportError: if bm25s is not installed.
+        """
+        stored, record = self._stored, self._stored.record
+        if self._texts is None:
+            raise ValueError(
+                "A search by words needs the texts: give them as texts= (--texts). Received: None"
+            )
+        if not (self._unchanged and "identity" in record and "digest" in record["texts"]):
+            return self._index()
+        digest = digest_of(record["identity"]["digest"], record["texts"]["digest"])
+        index = WordIndex.load(stored.path, digest)
+        if index is None or index.count != len(stored):
+            index = self._index()
+            index.save(stored.path, digest)
+        return index
+
+    def _index(self):
+        known = found_texts(*self._arguments, set(self.keys))
+
+        def passage(number):
+            row, (_, whole, columns) = self.place(number), known[self.keys[number]]
+            return with_title(self._title(row, columns), _cut(row, whole))
+
+        return WordIndex.of(map(passage, range(len(self.keys))))
+
+    def _title(self, row, columns):
+        """The title above a passage, or ""."""
+        name = self._titles
+        if name == "auto":
+            name = usual(columns, TITLE_NAMES)
+        return title_at(headings_of(columns.get(name), row["id"]), row.get("start", 0))
+
+    def add_texts(self, found, matches):
+        """Adds to each result its text, or its chunk, and the id that the texts' file has.
+
+        Args:
+            found: list of dicts with the ids and places of passages.
+            matches: bool. Whether to add where words of the query stand.
+        """
+        known = found_texts(*self._arguments, {id_text(row["id"]) for row in found})
+        for row in found:
+            row["id"], whole, columns = known[id_text(row["id"])]
+            if title := self._title(row, columns):
+                row["title"] = title
+            row["text"] = _cut(row, whole)
+            if matches:
+                row["matches"] = places_of(row["text"], set(words_of(row["query"])))
+
+
+def _title_column(record):
+    """The column of titles that `embed` read, or None."""
+    reading = reading_of(record["settings"].get("reading")) if record else None
+    titles = getattr(reading, "titles", None)
+    return titles if isinstance(titles, str) else None
+
+
+def _cut(row, whole):
+    """The passage of a result, from its text."""
+    if row.get("end", 0) > len(whole):
+        raise ValueError(
+            f"`texts` must be the texts whose vectors are searched: a chunk ends at character "
+            f"{row['end']} of the text {quote(row['id'])}, which has {len(whole)}."
+        )
+    return whole[row["start"] : row["end"]] if "start" in row else whole

@@ -1,0 +1,89 @@
+"""A folder of documents as a table: a row per file, whose id is its path."""
+
+import os
+import pathlib
+
+from keras_posenc.files.untrusted import check_name
+from keras_posenc.text.decoding import FilePart, decode, existing_text
+from keras_posenc.text.structure import FORMATS, read_structure
+
+COLUMNS = ["id", "title", "text", "headings"]
+MARKS = set("*?[")
+
+
+def is_documents(path):
+    """Whether a path stands for documents, each a file of its own: a folder, a pattern of names, or
+    a file with headings, such as a .md."""
+    if isinstance(path, FilePart) or not isinstance(path, (str, os.PathLike)):
+        return False
+    path = pathlib.Path(path)
+    if path.is_dir():
+        return True
+    if path.exists():
+        suffix = path.suffix.lower()
+        return suffix in FORMATS and suffix != ".txt"
+    return bool(MARKS & set(str(path))) and any(_matching(path))
+
+
+def files_of(path):
+    """The files that a folder, with those below it, or a pattern has, in the order of their paths.
+
+    Files of other formats are left out, and those whose name, or that of a folder, begins with a
+    full stop.
+
+    Returns:
+        (folder, list of `pathlib.Path`s).
+    """
+    path = pathlib.Path(path)
+    check_name(path)
+    if path.is_file():
+        return path.parent, [path]
+    if path.is_dir():
+        folder, found = path, path.rglob("*")
+    else:
+        folder, found = _root(path), _matching(path)
+    files = [
+        each
+        for each in sorted(found)
+        if each.suffix.lower() in FORMATS
+        and each.is_file()
+        and not any(part.startswith(".") for part in each.relative_to(folder).parts)
+    ]
+    if not files:
+        raise ValueError(
+            f"{path} must have a file of {', '.join(FORMATS)}: a table of texts, such as a .jsonl "
+            "file, is given by itself."
+        )
+    return folder, files
+
+
+def read_documents(path):
+    """(columns, rows, {}) of a folder, a pattern or a file: id, title, text and headings of each.
+
+    The headings are a list of (start, path of headings).
+
+    Raises:
+        ImportError: if the parser of a format is not installed.
+    """
+    folder, files = files_of(path)
+    rows = []
+    for number, file in enumerate(files, 1):
+        content = decode(existing_text(file)).replace("\r\n", "\n")
+        found = read_structure(file.stem, file.suffix.lower(), content)
+        if not found.text.strip():
+            raise ValueError(f"{file} has no text: leave it out.")
+        row = {"id": file.relative_to(folder).as_posix(), "title": found.title or file.stem}
+        rows.append((number, {**row, "text": found.text, "headings": found.headings}))
+    return COLUMNS, rows, {}
+
+
+def _root(pattern):
+    """The folder above the first part of a pattern that has a mark."""
+    parts = pattern.parts
+    marked = next(number for number, part in enumerate(parts) if MARKS & set(part))
+    return pathlib.Path(*parts[:marked])
+
+
+def _matching(pattern):
+    root = _root(pattern)
+    return root.glob(str(pattern.relative_to(root))) if root.is_dir() else ()

@@ -1,0 +1,183 @@
+"""Folders of documents: a row per file, with the headings above each place of its text."""
+
+import json
+
+import pytest
+
+from keras_posenc.text import read_texts
+from keras_posenc.text.files import read_long_texts
+from keras_posenc.text.ids import read_ids, read_titles
+from keras_posenc.text.structure import read_structure, title_at
+from keras_posenc.text.text_stream import TextStream
+
+pytestmark = pytest.mark.once
+HTML = """<html><head><title>Cars</title><style>p {}</style></head><body>
+<h1>The car <i>manual</i></h1><h2>Starting</h2>
+<p>Push the   button &amp; wait.</p><ul><li>one<li>two</ul><pre>a
+  b</pre><script>x = 1</script><h2>Doors</h2><table><tr><td>1<td>2</table></body></html>"""
+PYTHON = '''"""Mail."""
+
+
+class Box:
+    """A box."""
+
+    @property
+    def close(self):
+        return self.f
+
+    size = 1
+
+
+def close():
+    return 1
+'''
+MARKDOWN = """# The *boat* manual
+
+It is [red](http://x.y).
+
+## Engine
+
+### Starting
+
+Turn the key.
+
+```
+# no heading
+```
+
+## Hull
+
+Wood.
+"""
+RST = """
+======
+Manual
+======
+
+First :ref:`x`.
+
+.. versionadded:: 5.0
+
+Part
+----
+
+Text.
+"""
+
+
+def parts(found):
+    """The path of headings above each part, and the part."""
+    starts = [start for start, _ in found.headings]
+    ends = [*starts[1:], len(found.text)]
+    return [
+        (path, found.text[start:end].strip())
+        for (start, path), end in zip(found.headings, ends, strict=True)
+    ]
+
+
+def test_html():
+    found = read_structure("car", ".html", HTML)
+    assert found.title == "The car manual"
+    assert parts(found) == [
+        (
+            "The car manual > Starting",
+            "The car manual\n\nStarting\n\nPush the button & wait.\n\none\ntwo\n\na\n  b",
+        ),
+        ("The car manual > Doors", "Doors\n\n1 2"),
+    ]
+    assert parts(read_structure("car", ".htm", "<title>Cars</title>only <b>text</b>")) == [
+        ("Cars", "only text")
+    ]
+    assert title_at(found.headings, found.text.index("1 2")) == "The car manual > Doors"
+
+
+def test_python():
+    assert parts(read_structure("mail", ".py", PYTHON)) == [
+        ("mail", '"""Mail."""'),
+        ("mail > Box", 'class Box:\n    """A box."""'),
+        ("mail > Box > close", "@property\n    def close(self):\n        return self.f"),
+        ("mail > Box", "size = 1"),
+        ("mail > close", "def close():\n    return 1"),
+    ]
+    assert read_structure("mail", ".py", PYTHON).text == PYTHON
+    assert parts(read_structure("bad", ".py", "def (")) == [("bad", "def (")]
+
+
+def test_markdown():
+    pytest.importorskip("markdown_it")
+    assert parts(read_structure("boat", ".md", MARKDOWN)) == [
+        ("The boat manual", "The boat manual\n\nIt is red."),
+        (
+            "The boat manual > Engine > Starting",
+            "Engine\n\nStarting\n\nTurn the key.\n\n# no heading",
+        ),
+        ("The boat manual > Hull", "Hull\n\nWood."),
+    ]
+
+
+def test_restructured_text():
+    pytest.importorskip("docutils")
+    found = read_structure("manual", ".rst", RST)
+    assert [path for path, _ in parts(found)] == ["Manual", "Manual > Part"]
+    assert found.text == RST and parts(found)[1][1] == "Part\n----\n\nText."
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "manual"
+    (folder / "sub").mkdir(parents=True)
+    (folder / ".git").mkdir()
+    (folder / "plain.txt").write_text("One.\nTwo.\n\nThree.\n")
+    (folder / "sub" / "car.html").write_text(HTML)
+    (folder / "mail.py").write_text(PYTHON)
+    (folder / ".git" / "hidden.txt").write_text("hidden")
+    (folder / "picture.png").write_bytes(b"\x89PNG")
+    return folder
+
+
+def test_a_folder_is_a_table(folder):
+    assert read_ids(folder) == ("id", ["mail.py", "plain.txt", "sub/car.html"])
+    texts = read_texts(folder, label=False).texts
+    assert texts[1] == "One.\nTwo.\n\nThree.\n" and texts[0] == PYTHON
+    assert read_long_texts(folder).texts == texts
+    assert TextStream(str(folder)).check() is None and list(TextStream(folder).parts(2))[1:] == [
+        texts[2:]
+    ]
+    assert read_texts(folder, text="title").texts == ["mail", "plain", "The car manual"]
+    assert read_titles(folder, "title") == ["mail", "plain", "The car manual"]
+    assert read_titles(folder, "auto")[1] == [(0, "plain")]
+    # A pattern, and a single file.
+    assert read_ids(folder / "**" / "*.html")[1] == ["sub/car.html"]
+    assert read_ids(f"{folder}/*.txt")[1] == ["plain.txt"]
+    assert read_texts(folder / "mail.py").texts == [PYTHON]
+    # A .txt that is given by itself is a text per line.
+    with pytest.raises(ValueError, match="plain.txt, line 3: the text is empty"):
+        read_texts(folder / "plain.txt")
+
+
+def test_folders_without_documents(tmp_path, folder):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="empty must have a file of .txt, .md"):
+        read_texts(tmp_path / "empty")
+    with pytest.raises(FileNotFoundError, match=r"No file .*\*.doc"):
+        read_texts(tmp_path / "*.doc")
+    (folder / "none.html").write_text("<script>x</script>")
+    with pytest.raises(ValueError, match="none.html has no text: leave it out"):
+        read_texts(folder)
+    (folder / "none.html").write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match="none.html, line 1: this is UTF-16; convert"):
+        read_texts(folder)
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "a", "words": 1}) + "\n")
+    with pytest.raises(ValueError, match="must have a column of titles, such as title, or be a fo"):
+        read_titles(tmp_path / "a.jsonl", "auto")
+    with pytest.raises(
+        ValueError, match="has no column 'name'; there are .*give one of them as ti"
+    ):
+        read_titles(tmp_path / "a.jsonl", "name")
+
+
+@pytest.mark.parametrize("suffix, module", [(".md", "markdown_it"), (".rst", "docutils")])
+def test_a_missing_parser_is_named(monkeypatch, suffix, module):
+    monkeypatch.setitem(__import__("sys").modules, module, None)
+    with pytest.raises(ImportError, match=r"pip install 'keras_posenc\[documents\]'"):
+        read_structure("a", suffix, "text")
