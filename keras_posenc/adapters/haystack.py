@@ -10,6 +10,7 @@ try:
 except ImportError:
     raise ImportError("This adapter needs Haystack: pip install haystack-ai") from None
 
+from keras_posenc.adapters.retriever import Retriever
 from keras_posenc.adapters.sides import Sides, check_opening, stored_opening
 
 
@@ -98,3 +99,39 @@ def stored(embedder):
     if hasattr(embedder.model, "predict"):
         return Sides(embedder.model).stored()
     return stored_opening(embedder.model, embedder.opening)
+
+
+@component
+class HaystackRetriever:
+    """Passages of a file of vectors, late chunks included, by vectors, by words or by both.
+
+    `meta` of a document has the id of its text, the place of a chunk, its title and its scores.
+
+    Args:
+        model, vectors, **options: as in `Retriever`.
+    """
+
+    def __init__(self, model, vectors, **options):
+        self.model, self.vectors, self.options, self._retriever = model, vectors, options, None
+
+    def warm_up(self):
+        """Opens the model and the vectors."""
+        self._retriever = self._retriever or Retriever(self.model, self.vectors, **self.options)
+
+    def to_dict(self):
+        """The settings, as a pipeline stores them."""
+        return default_to_dict(
+            self, model=str(self.model), vectors=str(self.vectors), **self.options
+        )
+
+    @component.output_types(documents=list[Document])
+    def run(self, query: str, top_k: int | None = None):
+        """Returns {"documents": list of `Document` with scores}."""
+        self.warm_up()
+        found = self._retriever.find(query, top_k=top_k)
+        return {
+            "documents": [
+                Document(content=text, score=score, meta=metadata)
+                for text, score, metadata in found
+            ]
+        }

@@ -1,10 +1,15 @@
-"""LangChain: `Embeddings` for its vector stores."""
+"""LangChain: `Embeddings` for its vector stores, and a retriever of passages."""
 
 try:
+    from langchain_core.documents import Document
     from langchain_core.embeddings import Embeddings
+    from langchain_core.retrievers import BaseRetriever
 except ImportError:
     raise ImportError("This adapter needs LangChain: pip install langchain-core") from None
 
+from pydantic import PrivateAttr  # LangChain depends on it
+
+from keras_posenc.adapters.retriever import Retriever
 from keras_posenc.adapters.sides import Sides
 
 
@@ -41,3 +46,30 @@ class LangChainEmbeddings(Embeddings):
     def embed_query(self, text):
         """The floats of a query."""
         return self.sides.encode_queries([text])[0].tolist()
+
+
+class LangChainRetriever(BaseRetriever):
+    """A retriever of passages, late chunks included, by vectors, by words or by both.
+
+    `metadata` of a document has its id, the place of a chunk, its title and its scores.
+
+    Args:
+        model, vectors, **options: as in `Retriever`.
+
+    Example:
+
+        retriever = LangChainRetriever("all-MiniLM-L6-v2", "chunks.npz", scoring="both", top_k=5)
+        documents = retriever.invoke("Where does Ada live?")
+    """
+
+    _retriever: Retriever = PrivateAttr()
+
+    def __init__(self, model, vectors, **options):
+        super().__init__()
+        self._retriever = Retriever(model, vectors, **options)
+
+    def _get_relevant_documents(self, query, *, run_manager=None, **options):
+        return [
+            Document(page_content=text, metadata={**metadata, "score": score})
+            for text, score, metadata in self._retriever.find(query, **options)
+        ]

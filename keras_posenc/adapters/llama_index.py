@@ -1,12 +1,15 @@
-"""LlamaIndex: `BaseEmbedding` for its indices."""
+"""LlamaIndex: `BaseEmbedding` for its indices, and a retriever of passages."""
 
 try:
+    from llama_index.core.base.base_retriever import BaseRetriever
     from llama_index.core.base.embeddings.base import BaseEmbedding
+    from llama_index.core.schema import NodeWithScore, TextNode
 except ImportError:
     raise ImportError("This adapter needs LlamaIndex: pip install llama-index-core") from None
 
 from pydantic import PrivateAttr  # LlamaIndex depends on it
 
+from keras_posenc.adapters.retriever import Retriever
 from keras_posenc.adapters.sides import Sides
 
 
@@ -53,3 +56,28 @@ class LlamaIndexEmbedding(BaseEmbedding):
 
     def _get_text_embeddings(self, texts):
         return self._sides.encode_documents(texts).tolist()
+
+
+class LlamaIndexRetriever(BaseRetriever):
+    """A retriever of passages, late chunks included, by vectors, by words or by both.
+
+    `metadata` of a node has the id of its text, the place of a chunk, its title and its scores.
+
+    Args:
+        model, vectors, **options: as in `Retriever`.
+
+    Example:
+
+        retriever = LlamaIndexRetriever("all-MiniLM-L6-v2", "chunks.npz", scoring="both", top_k=5)
+        engine = RetrieverQueryEngine.from_args(retriever)
+    """
+
+    def __init__(self, model, vectors, **options):
+        super().__init__()
+        self._retriever = Retriever(model, vectors, **options)
+
+    def _retrieve(self, query_bundle):
+        return [
+            NodeWithScore(node=TextNode(text=text, metadata=metadata), score=score)
+            for text, score, metadata in self._retriever.find(query_bundle.query_str)
+        ]

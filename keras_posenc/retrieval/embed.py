@@ -160,7 +160,9 @@ def _by_text(reading, texts, count, queries=False):
         return None
     if isinstance(titles, str) and isinstance(texts, (str, os.PathLike)):
         titles = read_titles(texts, titles)
-    if not isinstance(titles, str) and len(titles) != count:
+    if isinstance(titles, str):
+        return None
+    if len(titles) != count:
         raise ValueError(
             f"`titles` must have one title per text. Received: {len(titles)} titles for {count} "
             "texts"

@@ -58,14 +58,20 @@ class PassageTexts:
             raise ValueError(
                 "A search by words needs the texts: give them as texts= (--texts). Received: None"
             )
-        if not (self._unchanged and "identity" in record and "digest" in record["texts"]):
-            return self._index()
-        digest = digest_of(record["identity"]["digest"], record["texts"]["digest"])
-        index = WordIndex.load(stored.path, digest)
+        digest, stays = None, self._unchanged and "identity" in record
+        if stays:
+            digest = digest_of(record["identity"]["digest"], record["texts"].get("digest"))
+        elif isinstance(self._texts, list):
+            digest = hash(tuple(self._texts))
+        if digest is not None and digest in stored.kept:
+            return stored.kept[digest]
+        index = WordIndex.load(stored.path, digest) if stays else None
         if index is None or index.count != len(stored):
             index = self._index()
-            index.save(stored.path, digest)
-        return index
+            if stays:
+                index.save(stored.path, digest)
+        stored.kept.clear()
+        return stored.kept.setdefault(digest, index)
 
     def _index(self):
         known = found_texts(*self._arguments, set(self.keys))

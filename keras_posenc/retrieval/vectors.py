@@ -148,6 +148,11 @@ class Vectors:
         recorded = recorded_lengths(self.record, len(self.values))
         return lengths_of(self.values) if recorded is None else recorded
 
+    @functools.cached_property
+    def kept(self):
+        """dict: what one search makes and the next one takes, such as the index of words."""
+        return {}
+
     def save(self, path):
         """Writes the vectors with their ids.
 

@@ -160,8 +160,11 @@ def ids_in(columns, rows):
 
 def read_rows(path, readers):
     """(columns, rows, flagged) of a file, by its reader; of a folder, a row per file."""
-    if ".txt" in readers and is_documents(path):
-        return read_documents(path)
+    if ".txt" in readers:
+        if is_documents(path):
+            return read_documents(path)
+        if isinstance(path, FilePart) and is_documents(path.path):
+            return path.columns, path.rows, {}
     path = existing_text(path)
     reader = readers.get(path.suffix.lower())
     if reader is None:

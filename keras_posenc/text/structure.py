@@ -211,9 +211,9 @@ class _Reader(html.parser.HTMLParser):
             self._break(2 if tag in PARAGRAPHS else 1)
 
     def handle_data(self, data):
-        if self._in_title and self.title is None:
-            self.title = " ".join(data.split()) or None
-        if not self._out:
+        if self._in_title:
+            self.title = self.title or " ".join(data.split()) or None
+        elif not self._out:
             self._add(data if self._pre else re.sub(r"\s+", " ", data))
 
     def result(self):

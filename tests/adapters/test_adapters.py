@@ -1,10 +1,13 @@
 """Adapters to other libraries, each with the real package."""
 
+import contextlib
+
 import numpy as np
 import pytest
 
-from keras_posenc.adapters import Sides
-from keras_posenc.retrieval import open_embedder
+from keras_posenc import embed
+from keras_posenc.adapters import Retriever, Sides
+from keras_posenc.retrieval import open_embedder, search
 
 pytestmark = [pytest.mark.once, pytest.mark.filterwarnings("ignore")]
 
@@ -191,3 +194,66 @@ def test_faiss_finds_the_neighbours_of_search(pretrained):
     assert [row["id"] - 1 for row in found] == numbers.ravel().tolist()
     np.testing.assert_allclose([row["score"] for row in found], scores.ravel(), atol=1e-6)
     assert len({*numbers[:, 0].tolist()}) > 1
+
+
+PASSAGES = ["w1 w2. w3", "w5 w5 w1", "w6 w7 w8"]
+
+
+@pytest.fixture
+def retriever(pretrained):
+    """A function that makes a retriever of three texts, with a limit of two."""
+    vectors = embed(pretrained, PASSAGES, reading="late:2", verbose=0)
+
+    def make(kind, **options):
+        return kind(pretrained, vectors, texts=PASSAGES, top_k=2, **options)
+
+    return make
+
+
+def test_a_retriever_searches_as_search_does(pretrained, retriever):
+    vectors = embed(pretrained, PASSAGES, reading="late:2", verbose=0)
+    rows = search(pretrained, vectors, "w5", texts=PASSAGES, top_k=2, verbose=0)
+    found = retriever(Retriever).find("w5")
+    assert [(text, meta["id"], meta["start"]) for text, _, meta in found] == [
+        (row["text"], row["id"], row["start"]) for row in rows
+    ]
+    assert len(retriever(Retriever).find("w5", top_k=3, only=None)) == 3
+    with pytest.raises(ValueError, match="A retriever needs the texts of its vectors: give them"):
+        Retriever(pretrained, vectors).find("w5")
+
+
+def test_retrievers_of_other_libraries(retriever):
+    expected = [(text, score) for text, score, _ in retriever(Retriever).find("w5")]
+    libraries = 0
+    with contextlib.suppress(ImportError):
+        from keras_posenc.adapters import LangChainRetriever
+
+        found = retriever(LangChainRetriever).invoke("w5")
+        assert [(each.page_content, each.metadata["score"]) for each in found] == expected
+        libraries += 1
+    with contextlib.suppress(ImportError):
+        from keras_posenc.adapters import LlamaIndexRetriever
+
+        found = retriever(LlamaIndexRetriever).retrieve("w5")
+        assert [(each.node.text, each.score) for each in found] == expected
+        libraries += 1
+    with contextlib.suppress(ImportError):
+        from keras_posenc.adapters import HaystackRetriever
+
+        found = retriever(HaystackRetriever).run(query="w5")["documents"]
+        assert [(each.content, each.score) for each in found] == expected
+        assert len(retriever(HaystackRetriever).run(query="w5", top_k=1)["documents"]) == 1
+        libraries += 1
+    if not libraries:
+        pytest.skip("none of the libraries is installed")
+
+
+def test_a_retriever_keeps_the_index_of_words(retriever, monkeypatch):
+    pytest.importorskip("bm25s")
+    both = retriever(Retriever, scoring="both")
+    first = both.find("w6")
+    from keras_posenc.retrieval.words.index import WordIndex
+
+    monkeypatch.setattr(WordIndex, "of", None)
+    assert both.find("w6") == first and first[0][0].startswith("w6")
+    assert {"vector_score", "word_score", "id"} <= first[0][2].keys()
