@@ -46,6 +46,7 @@ subpackage imports a backend, except for writing the backend's file formats.
 | `write`, `overwrite` | rows of a cache, in a copy of it or in place |
 | `keep_by_hash` | attention dropout by hashed bits |
 | `kernels_drop`, `next_seed` | whether kernels drop numbers, and by which seeds of the host |
+| `inference_dtype` | in which dtype a device computes texts with a model of float32 |
 | `drop_features` | dropout by one kernel |
 | `weigh_values` | softmax(logits) v over unmasked positions, with a gradient in few passes |
 | `map_blocks` | blocks of query rows one after another, computed again in the backward pass |

@@ -49,3 +49,8 @@ def moved_on(start, count, unmasked):
 def looked_at(mask, known=None):
     """A mask whose `all_true` is right from here on; `known` is True if it is True everywhere."""
     return mask
+
+
+def inference_dtype():
+    """The dtype in which a device computes texts with a model of float32."""
+    return "float32"

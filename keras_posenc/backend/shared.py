@@ -10,6 +10,7 @@ from keras.backend import standardize_dtype
 
 from keras_posenc.backend.cuda_alone import (  # noqa: F401
     drop_features,
+    inference_dtype,
     is_unmasked,
     kernels_drop,
     looked_at,
@@ -67,6 +68,7 @@ NAMES = (
     "gradient",
     "has_kernel",
     "has_splash",
+    "inference_dtype",
     "interpolate",
     "is_exporting",
     "is_plain",

@@ -33,6 +33,7 @@ from keras_posenc.backend.torch_cuda import (
     capability,
     drop_features,  # noqa: F401
     fused_alone,
+    inference_dtype,  # noqa: F401
     kernels_drop,  # noqa: F401
     next_seed,  # noqa: F401
     on_cuda,

@@ -4,8 +4,10 @@ See `keras_posenc.backend` for what each function does.
 """
 
 import contextlib
+import os
 
 import torch
+from keras import ops
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.weak import WeakTensorKeyDictionary
 
@@ -29,6 +31,15 @@ def on_cuda(x):
 def capability(x):
     """The compute capability of the device of CUDA that has a tensor."""
     return STANDS_FOR.get(x.device.type) or torch.cuda.get_device_capability(x.device)
+
+
+def inference_dtype():
+    """The dtype in which this device computes texts with a model of float32."""
+    x = ops.zeros(())
+    if os.environ.get("KERAS_POSENC_PRECISION") == "float32" or not on_cuda(x):
+        return "float32"
+    major, _ = capability(x)
+    return "bfloat16" if major >= 8 else "float16" if major == 7 else "float32"
 
 
 def kernels_drop(x):

@@ -8,6 +8,7 @@ import pathlib
 
 import numpy as np
 
+from keras_posenc import backend
 from keras_posenc.checkpoints.fingerprint import fingerprint, hash_of, hash_of_all
 from keras_posenc.checkpoints.folder import newest
 from keras_posenc.files import saved_records as e
@@ -33,6 +34,7 @@ EXPECTED = e.keys(
     {
         "identity": e.keys({"bytes": e.count, "digest": e.string}),
         "unit": e.one_of((True, False)),
+        "precision": e.string,
         "lengths": e.maybe(e.string),
         "run": e.maybe(e.keys({"settings": e.string, "texts": e.string})),
     },
@@ -71,6 +73,7 @@ class EmbeddingRecord:
             "model": _fingerprint(directory),
             "settings": {name: value for name, value in settings.items() if value is not None},
             "texts": None,
+            "precision": backend.inference_dtype(),
         }
         if isinstance(texts, (str, os.PathLike)) and (os.path.isfile(texts) or is_documents(texts)):
             path = pathlib.Path(texts).resolve()

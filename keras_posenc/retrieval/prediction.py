@@ -5,6 +5,7 @@ import numpy as np
 from keras_posenc import backend
 from keras_posenc.arguments import checks
 from keras_posenc.models.inputs import inputs_of
+from keras_posenc.models.precision import lower_precision
 from keras_posenc.text import TextBatches
 from keras_posenc.text.shapes import longest_length, prepare_predictions, shape_options
 from keras_posenc.training.finetuning.task import check_encoded
@@ -39,7 +40,8 @@ def predicted(model, texts, verbose="auto", **options):
     progress = BatchProgress(batches, verbose)
     for step in range(len(batches)):
         inputs, numbers, *weights = batches[step]
-        outputs = model.predict_on_batch(inputs_of(model, inputs))
+        with lower_precision(model):
+            outputs = model.predict_on_batch(inputs_of(model, inputs))
         if weights:  # 0 for rows that fill up the batch
             real = weights[0] > 0
             outputs, numbers = outputs[real], numbers[real]

@@ -18,6 +18,7 @@ from keras_posenc.files.writing import make_folder, replacing, write_text
 from keras_posenc.models.inputs import inputs_of
 from keras_posenc.models.model import TransformerModel, model_on
 from keras_posenc.models.pooling import MaskedPooling
+from keras_posenc.models.precision import lower_precision
 from keras_posenc.text import TextBatches, Tokenizer
 from keras_posenc.text.disk_list import DiskList
 from keras_posenc.text.documents import kind_of_all
@@ -223,11 +224,12 @@ class TextModel:
         alone = len(batches) == 1 and backend.row_multiple() == backend.processes()[1] == 1
         prepare_predictions(model, batches, on_batch=alone)
         chosen = _Chosen(batches, model)
-        if alone:
-            outputs = model.predict_on_batch(chosen[0])
-            progress.step()
-        else:
-            outputs = model.predict(chosen, verbose=0, callbacks=[progress])
+        with lower_precision(model):
+            if alone:
+                outputs = model.predict_on_batch(chosen[0])
+                progress.step()
+            else:
+                outputs = model.predict(chosen, verbose=0, callbacks=[progress])
         return batches.restore_order(outputs)
 
     def _by_token(self, batches, verbose):
@@ -236,7 +238,8 @@ class TextModel:
         prepare_predictions(self.model, batches, on_batch=True)
         answers, progress = [], BatchProgress(batches, verbose)
         for inputs in _Chosen(batches, self.model):
-            answers += list(self.model.predict_on_batch(inputs))
+            with lower_precision(self.model):
+                answers += list(self.model.predict_on_batch(inputs))
             progress.step()
         rows = np.empty(len(answers), object)
         rows[:] = answers

@@ -219,3 +219,33 @@ def test_predictions_come_without_arithmetic(cuda):
     found = model.predict([TOKENS, 0 * TOKENS], batch_size=1, verbose=0)
     assert str(found.dtype) == "bfloat16"
     np.testing.assert_array_equal(found.astype("float32"), numpy(expected))
+
+
+def test_texts_are_computed_in_half_precision(cuda, monkeypatch):
+    """By the numbers of a mixed policy, in this context alone, and as the record says."""
+    from keras_posenc.backend import torch_cuda
+    from keras_posenc.models.precision import lower_precision
+
+    model = build()
+    inputs = [TOKENS, 0 * TOKENS]
+    exact = model.predict_on_batch(inputs)
+    with lower_precision(model):
+        found = model.predict_on_batch(inputs)
+    assert str(found.dtype) == "bfloat16"
+    np.testing.assert_allclose(found.astype("float32"), exact, atol=0.03)
+    np.testing.assert_array_equal(model.predict_on_batch(inputs), exact)
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        mixed = build()
+    finally:
+        keras.config.set_dtype_policy("float32")
+    mixed.set_weights(model.get_weights())
+    np.testing.assert_array_equal(found, mixed.predict_on_batch(inputs))
+    assert backend.inference_dtype() == "bfloat16"
+    monkeypatch.setenv("KERAS_POSENC_PRECISION", "float32")
+    with lower_precision(model):
+        np.testing.assert_array_equal(model.predict_on_batch(inputs), exact)
+    monkeypatch.delenv("KERAS_POSENC_PRECISION")
+    monkeypatch.setitem(torch_cuda.STANDS_FOR, "cpu", (7, 5))  # a T4
+    with lower_precision(model):
+        assert str(model.predict_on_batch(inputs).dtype) == "float16"

@@ -73,7 +73,12 @@ def ours(mode, layers, batch, length):
         model.compile(keras.optimizers.Adam(1e-4), loss)
         model.optimizer.build(model.trainable_variables)
         return lambda: model.train_step((inputs, labels))
-    return lambda: model.predict_step((inputs,))
+
+    def step():
+        with torch.no_grad():
+            return model.predict_step((inputs,))
+
+    return step
 
 
 def theirs(mode, layers, batch, length):

@@ -178,6 +178,30 @@ def test_a_gradient_passes():
     assert all(x.value.grad is not None for x in model.trainable_variables)
 
 
+def test_features_are_let_go_when_the_last_layer_has_read_them():
+    import weakref
+
+    import torch
+
+    def most_alive(layers):
+        model, made, counts = build(num_hidden_layers=layers), [], []
+
+        def watched(operation):
+            def call(*args, **named):
+                counts.append(sum(each() is not None for each in made))
+                found = direct(operation)(*args, **named)
+                made.append(weakref.ref(found))
+                return found
+
+            return call
+
+        with torch.no_grad():
+            model._steps.run(inputs_of(model), watched)
+        return max(counts)
+
+    assert most_alive(4) == most_alive(2)
+
+
 def test_what_is_not_known_is_returned():
     layer = keras.layers.Permute((2, 1))
     assert direct(layer) is layer
