@@ -73,7 +73,8 @@ def steps_done(iterations):
     It is known from the step before, if nothing but Keras' increment has been written since.
     """
     version, done = STATES.get(iterations, (None, None))
-    done = done + 1 if version == iterations._version - 1 else int(iterations)
+    since = None if version is None else iterations._version - version
+    done = done + since if since in (0, 1) else int(iterations)
     STATES[iterations] = iterations._version, done
     return done
 

@@ -39,12 +39,20 @@ class FusedAdamW(keras.optimizers.AdamW):
 
     def _backend_update_step(self, gradients, variables, learning_rate):
         """All weights by one kernel, where each call of one costs time."""
-        done = False
-        if backend.TRAITS.eager and has_moments(self):
-            decays = [self.weight_decay if is_decayed(self, v) else 0.0 for v in variables]
-            done = backend.adamw_step(self, gradients, variables, learning_rate, decays)
-        if not done:
+        if not backend.TRAITS.eager or not has_moments(self) or self.amsgrad:
             super()._backend_update_step(gradients, variables, learning_rate)
+            return
+        factors = [self.factor(variable) for variable in variables]
+        for factor in dict.fromkeys(factors):
+            chosen = [i for i, each in enumerate(factors) if each == factor]
+            some = [variables[i] for i in chosen]
+            decays = [self.weight_decay if is_decayed(self, v) else 0.0 for v in some]
+            rate = learning_rate if factor == 1 else learning_rate * factor
+            backend.adamw_step(self, [gradients[i] for i in chosen], some, rate, decays)
+
+    def factor(self, variable):
+        """The factor of the learning rate of a model variable."""
+        return 1.0
 
     def update_step(self, gradient, variable, learning_rate):
         if not has_moments(self):
