@@ -9,6 +9,7 @@ import numpy as np
 
 from keras_posenc.arguments import checks
 from keras_posenc.metrics.scores import unit_rows
+from keras_posenc.retrieval.dense.codes import CodedVectors
 from keras_posenc.retrieval.dense.late_chunking import ChunkVectors
 from keras_posenc.retrieval.embedders import Opening
 from keras_posenc.retrieval.embedding_record import read_record, recorded_lengths
@@ -25,6 +26,8 @@ from keras_posenc.retrieval.nearest import (
 from keras_posenc.retrieval.sparse.vectors import SparseVectors
 from keras_posenc.retrieval.stored_vectors import read_vectors
 from keras_posenc.retrieval.vector_files import check_output, write_vectors
+
+CANDIDATES = 10  # times as many vectors as are asked for are found by their codes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +46,7 @@ class Vectors:
         record: dict or None. What `embed` wrote beside the file: the model, its settings, the
             texts.
         path: `pathlib.Path` or None. The file.
+        exact: float array (N, D) or None. The vectors of which `values` are the codes.
 
     Example:
 
@@ -59,6 +63,7 @@ class Vectors:
     places: list | None = None
     record: dict | None = None
     path: pathlib.Path | None = None
+    exact: np.ndarray | None = None
 
     @classmethod
     def load(cls, path):
@@ -146,7 +151,9 @@ class Vectors:
         if self.record and self.record.get("unit"):
             return None
         recorded = recorded_lengths(self.record, len(self.values))
-        return lengths_of(self.values) if recorded is None else recorded
+        if recorded is not None:
+            return recorded
+        return lengths_of(self.values if self.exact is None else self.exact)
 
     @functools.cached_property
     def kept(self):
@@ -170,6 +177,8 @@ class Vectors:
         (2, 2)
         """
         found = self.values
+        if self.exact is not None:
+            found = self.exact
         if self.places is not None:
             order = {each: number for number, each in enumerate(dict.fromkeys(list(self.ids)))}
             texts = np.array([order[each] for each in self.ids])
@@ -185,6 +194,34 @@ class Vectors:
                 f".parquet file. Received: ids {ids[:3]}, ..."
             )
         write_vectors(path, found, (self.name, ids))
+
+    def coded(self, kind):
+        """The same vectors in fewer bytes, for a search in two passes.
+
+        The codes find `CANDIDATES` times as many vectors as are asked for, and the exact vectors,
+        which stay in their file if they are an .npy file, order these. Scores are exact cosines.
+
+        Args:
+            kind: str. "int8", a quarter of the bytes, or "bits", a thirty-second.
+
+        Returns:
+            `Vectors`.
+
+        Example:
+
+        >>> vectors = Vectors.of(np.eye(16, dtype="float32"))
+        >>> [(numbers, scores)] = vectors.coded("int8").search(np.eye(16)[:1], top_k=1)
+        >>> numbers.tolist(), scores.tolist()
+        ([0], [1.0])
+        """
+        if not isinstance(self.values, np.ndarray):
+            raise ValueError(
+                "Only dense vectors, one per text or chunk, have codes: search these as they are. "
+                f"Received: {type(self.values).__name__}"
+            )
+        return dataclasses.replace(
+            self, values=CodedVectors.of(self.values, kind), exact=self.values
+        )
 
     def search(self, queries, top_k=10, normalize=True, allowed=None):
         """Finds the vectors with the largest scores, exactly.
@@ -206,8 +243,27 @@ class Vectors:
                 scores[:, ~allowed] = -np.inf
             best = [largest(row, top_k) for row in scores]
             return [(numbers, row[numbers]) for numbers, row in zip(best, scores, strict=True)]
+        if self.exact is not None:
+            return self._in_two_passes(queries, top_k, normalize, allowed)
         queries, options = self._dense(queries, normalize)
         return nearest(queries, self.values, top_k, allowed=allowed, **options)
+
+    def _in_two_passes(self, queries, top_k, normalize, allowed):
+        if not normalize:
+            raise ValueError(
+                "Codes of vectors find the nearest by cosine, and the directory names dot products "
+                "as its similarity: search the vectors themselves. Received: coded vectors"
+            )
+        queries, _ = self._dense(queries, normalize)
+        found = []
+        options = {"allowed": allowed, "where": self._where}
+        candidates = nearest(queries, self.values, top_k * CANDIDATES, **options)
+        for query, (numbers, _) in zip(queries, candidates, strict=True):
+            numbers = np.sort(numbers)
+            scores = unit_rows(np.asarray(self.exact[numbers])) @ query
+            best = largest(scores, top_k)
+            found.append((numbers[best], scores[best]))
+        return found
 
     def scores(self, queries, normalize=True):
         """Scores all vectors for each query.
@@ -227,6 +283,8 @@ class Vectors:
             scores = queries.products(vectors)
         else:
             queries, options = self._dense(queries, normalize)
+            if self.exact is not None:
+                vectors, options["lengths"] = self.exact, self.lengths if normalize else None
             blocks = products_of(queries, vectors, **options)
             return np.concatenate([products for _, products in blocks], axis=1)
         check_scores(scores, self._where)
@@ -239,7 +297,7 @@ class Vectors:
     def _dense(self, queries, normalize):
         """Queries and options of products with dense vectors."""
         check_width(queries, self.values)
-        lengths = self.lengths if normalize else None
+        lengths = self.lengths if normalize and self.exact is None else None
         if lengths is not None:
             check_scores(lengths[None], self._where)
         queries = unit_rows(queries) if normalize else queries

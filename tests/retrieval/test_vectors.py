@@ -133,3 +133,33 @@ def test_the_model_must_be_of_the_kind_of_the_vectors(pretrained, splade):
         search(open_embedder(pretrained), found, "w1")
     assert describe_vectors(found).startswith("3 sparse vectors with ")
     assert search(SparseEmbedder(splade), Vectors.of(found), "w1", verbose=0)[0]["rank"] == 1
+
+
+@pytest.mark.parametrize("kind, bytes_of_each", [("int8", 28), ("bits", 7)])
+def test_codes_find_what_the_exact_vectors_order(kind, bytes_of_each):
+    """Among well separated vectors; their scores are the exact cosines."""
+    rng = np.random.default_rng(0)
+    exact = rng.normal(size=(300, 24)).astype("float32") * 7
+    queries = exact[:5] + rng.normal(size=(5, 24)).astype("float32")
+    vectors = Vectors.of(exact)
+    coded = vectors.coded(kind)
+    assert coded.values.nbytes == 300 * bytes_of_each and coded.ids == vectors.ids
+    assert coded.values[3:5].shape == (2, 24) and coded.values.shape == exact.shape
+    for (numbers, scores), (best, expected) in zip(
+        coded.search(queries, 3), vectors.search(queries, 3), strict=True
+    ):
+        assert numbers[0] == best[0] and scores[0] == pytest.approx(expected[0], abs=1e-5)
+        unit = exact / np.linalg.norm(exact, axis=1, keepdims=True)
+        query = queries[best[0]] / np.linalg.norm(queries[best[0]])
+        np.testing.assert_allclose(scores, unit[numbers] @ query, atol=1e-5)
+    allowed = np.arange(300) > 4
+    assert all(min(numbers) > 4 for numbers, _ in coded.search(queries, 3, allowed=allowed))
+    # Where all scores are needed, they are the exact ones.
+    np.testing.assert_allclose(coded.scores(queries), vectors.scores(queries), atol=1e-5)
+    with pytest.raises(ValueError, match="and the directory names dot products as its similarity"):
+        coded.search(queries, 3, normalize=False)
+    with pytest.raises(ValueError, match="`kind` must be one of"):
+        vectors.coded("int4")
+    sparse = Vectors.of(SparseVectors.of(np.eye(3)))
+    with pytest.raises(ValueError, match="Only dense vectors, .* have codes: .* SparseVectors"):
+        sparse.coded("int8")

@@ -1,0 +1,65 @@
+"""Dense vectors in a quarter or a thirty-second of their bytes."""
+
+import dataclasses
+
+import numpy as np
+
+from keras_posenc.arguments import checks
+from keras_posenc.metrics.scores import unit_rows
+
+KINDS = ("int8", "bits")
+ROWS = 2**14  # that are coded together
+
+
+@dataclasses.dataclass(frozen=True)
+class CodedVectors:
+    """Unit vectors as whole numbers with a scale each, or as the signs of their numbers.
+
+    A slice of them is an array of float32, so that they are compared block by block as others are.
+
+    Attributes:
+        codes: (N, D) int8 array, or (N, D / 8) uint8 array of signs, eight in a byte.
+        scales: (N,) float32 array, what the numbers are multiplied by.
+        width: int. D.
+    """
+
+    codes: np.ndarray
+    scales: np.ndarray
+    width: int
+
+    @classmethod
+    def of(cls, vectors, kind):
+        """Codes vectors, of which only the directions are kept.
+
+        Args:
+            vectors: float array (N, D), which may be a memory map.
+            kind: str, "int8" or "bits".
+        """
+        checks.choice("kind", kind, KINDS)
+        codes, scales, width = [], [], vectors.shape[1]
+        for first in range(0, len(vectors), ROWS):
+            block = unit_rows(np.asarray(vectors[first : first + ROWS], "float32"))
+            if kind == "bits":
+                codes.append(np.packbits(block > 0, axis=1))
+                scales.append(np.full(len(block), width**-0.5, "float32"))
+            else:
+                scales.append(np.maximum(np.abs(block).max(1), 1e-12) / 127)
+                codes.append(np.rint(block / scales[-1][:, None]).astype("int8"))
+        return cls(np.concatenate(codes), np.concatenate(scales), width)
+
+    def __len__(self):
+        return len(self.codes)
+
+    def __getitem__(self, rows):
+        found = self.codes[rows]
+        if found.dtype == np.uint8:
+            found = np.unpackbits(found, axis=1, count=self.width).astype("float32") * 2 - 1
+        return found.astype("float32") * self.scales[rows, None]
+
+    @property
+    def shape(self):
+        return (len(self.codes), self.width)
+
+    @property
+    def nbytes(self):
+        return self.codes.nbytes + self.scales.nbytes
