@@ -1,6 +1,7 @@
 """Pictures of position encodings, from the results of `measure.py` and `observe.py`.
 
-Colours and style are those of `plot.py`, the only file that imports Matplotlib.
+Colours and style are those of `plot.py`, the only file that imports Matplotlib. What is `styled`
+returns a `matplotlib.figure.Figure`.
 """
 
 import math
@@ -27,9 +28,6 @@ def decay_curves(figure, curves, lowest=-8.0):
     Args:
         curves: dict, name -> result of `decay_curve`.
         lowest: float. Logits below it are not shown, since some encodings decrease without bound.
-
-    Returns:
-        A `matplotlib.figure.Figure`.
     """
     left, right = figure.subplots(1, 2)
     for index, (name, curve) in enumerate(curves.items()):
@@ -53,9 +51,6 @@ def entropy_curves(figure, series):
 
     Args:
         series: dict, name -> result of `entropy_by_length`.
-
-    Returns:
-        A `matplotlib.figure.Figure`.
     """
     axes = figure.subplots()
     for index, (name, curve) in enumerate(series.items()):
@@ -85,9 +80,6 @@ def similarity_maps(figure, maps, positions):
     Args:
         maps: dict, name -> (P, P) array, as `position_similarity` returns.
         positions: the P positions, evenly spaced.
-
-    Returns:
-        A `matplotlib.figure.Figure`.
     """
     half = (positions[1] - positions[0]) / 2
     first, last = float(positions[0] - half), float(positions[-1] + half)
@@ -111,9 +103,6 @@ def rotary_terms(figure, terms, head=0):
     Args:
         terms: result of `rotary_terms`.
         head: int. Index of the head.
-
-    Returns:
-        A `matplotlib.figure.Figure`.
     """
     each, total = figure.subplots(1, 2, sharey=True)
     for index, (name, label) in enumerate(TERMS.items()):
@@ -136,9 +125,6 @@ def contextual_positions(figure, result, tokens, head=0, text=0, query=-1):
         tokens: list of str, one per token.
         head, text: int. Index of the head, and of the text in the batch.
         query: int. Index of the query in the lower picture; default the last.
-
-    Returns:
-        A `matplotlib.figure.Figure`.
     """
     gates, positions = (result[name][text, head] for name in ("gates", "positions"))
     tokens = printable(tokens)
@@ -173,9 +159,6 @@ def cross_attention(figure, weights, sources, targets):
     Args:
         weights: (H, T, S) array, as `cross_attention` returns.
         sources, targets: lists of str: the S tokens that are read, and the T that are written.
-
-    Returns:
-        A `matplotlib.figure.Figure`.
     """
     columns = min(len(weights), 2)
     panels = figure.subplots(-(-len(weights) // columns), columns, squeeze=False).ravel()

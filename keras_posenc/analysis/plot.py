@@ -1,7 +1,8 @@
 """Pictures of a training and its results: from plain numbers to a Matplotlib figure, no window.
 
 This is the only file that imports Matplotlib. The colours are Okabe and Ito's, which colour-blind
-readers can distinguish; every series also has its own marker or hatch.
+readers can distinguish; every series also has its own marker or hatch. What is `styled` returns a
+`matplotlib.figure.Figure`.
 """
 
 import functools
@@ -138,9 +139,6 @@ def learning_curves(figure, history, steps=(), score="accuracy", title="accuracy
         steps: list of dict. Each has `epoch` (a fraction, such as 1.25) and `loss`, the running
             mean since the epoch began.
         score, title: str. Key of the score, and its name in the figure.
-
-    Returns:
-        A `matplotlib.figure.Figure`.
     """
     is_share = score == "accuracy"
     loss, accuracy = figure.subplots(1, 2)
@@ -201,9 +199,6 @@ def confusion_matrix(figure, matrix, names):
     Args:
         matrix: (C, C) counts, row = true class.
         names: C strings.
-
-    Returns:
-        A `matplotlib.figure.Figure`.
     """
     axes, names = figure.subplots(), printable(names)
     shares = [[100 * count / max(sum(row), 1) for count in row] for row in matrix]
@@ -246,9 +241,6 @@ def score_by_length(figure, series, score="accuracy", title="accuracy"):
         series: dict, name -> list of dict with the score, as `training.metrics.by_lengths` returns.
             Shares, drawn in percent, have an "interval".
         score, title: key of the score, and its name.
-
-    Returns:
-        A `matplotlib.figure.Figure`.
     """
     axes = figure.subplots()
     bins = sorted({(group["more_than"], group["up_to"]) for groups in series.values()
@@ -304,9 +296,6 @@ def agreement_by_position(figure, rows, old_length):
     Args:
         rows: list of dict, `agreement` in the report of `training.stretch`.
         old_length: int. Positions before stretching, drawn as a line.
-
-    Returns:
-        A `matplotlib.figure.Figure`.
     """
     axes = figure.subplots()
     middle = [(row["from"] + row["to"]) / 2 for row in rows]
@@ -331,9 +320,6 @@ def found_by_distance(figure, rows, ways, chance):
         rows: list of dict, `found` in the report of `training.contextualize`.
         ways: dict, key of a row -> label.
         chance: float, drawn as a line.
-
-    Returns:
-        A `matplotlib.figure.Figure`.
     """
     axes = figure.subplots()
     tokens = [row["tokens"] for row in rows]
@@ -352,9 +338,6 @@ def losses(figure, values):
 
     Args:
         values: list of float.
-
-    Returns:
-        A `matplotlib.figure.Figure`.
     """
     axes = figure.subplots()
     axes.plot(range(1, len(values) + 1), values, color=COLOURS[0], linewidth=1)
@@ -373,9 +356,6 @@ def length_histogram(figure, series, marks=()):
         series: dict, name -> dict with `edges` and `counts`, as
             `training.metrics.length_histogram` returns.
         marks: lengths, in tokens, at which to draw a line: where texts are truncated.
-
-    Returns:
-        A `matplotlib.figure.Figure`.
     """
     axes = figure.subplots()
     for index, (name, histogram) in enumerate(series.items()):

@@ -21,54 +21,36 @@ REPLACING = "from keras_posenc.files.writing import replacing"
 
 def _finetune(arguments):
     arguments, names = _valued(_extended(arguments, "hierarchical"), tasks=True)
-    positional = [arguments.pop(name) for name in ("checkpoint", "train", "output")]
-    report = not arguments.pop("no_report", False)
-    return program(
-        report and "from keras_posenc.analysis import write_report",
-        _import("finetune", "summary", *names),
-        "",
-        f"metrics = {call('finetune', *positional, **arguments, **_progress())}",
-        "print(summary(metrics))",
-        report and f"print({call('write_report', positional[2])})",
-    )
+    arguments |= _progress()
+    return _run("finetune", "train", "summary", "write_report", arguments, names, "metrics")
 
 
 def _stretch(arguments):
-    arguments, names = _valued(_extended(arguments, "hierarchical", alpha=0.2, kept_rows=1))
-    positional = [arguments.pop(name) for name in ("checkpoint", "texts", "output")]
-    report = not arguments.pop("no_report", False)
-    return program(
-        report and "from keras_posenc.analysis import write_stretch_report",
-        _import("stretch", "stretch_summary", *names),
-        "",
-        f"model, report = {call('stretch', *positional, **arguments)}",
-        "print(stretch_summary(report))",
-        report and f"print({call('write_stretch_report', positional[2])})",
-    )
+    valued = _valued(_extended(arguments, "hierarchical", alpha=0.2, kept_rows=1))
+    return _run("stretch", "texts", "stretch_summary", "write_stretch_report", *valued)
 
 
 def _contextualize(arguments):
-    arguments, names = _valued(arguments)
-    positional = [arguments.pop(name) for name in ("checkpoint", "texts", "output")]
-    report = not arguments.pop("no_report", False)
-    return program(
-        report and "from keras_posenc.analysis import write_contextual_report",
-        _import("contextual_summary", "contextualize", *names),
-        "",
-        f"model, report = {call('contextualize', *positional, **arguments)}",
-        "print(contextual_summary(report))",
-        report and f"print({call('write_contextual_report', positional[2])})",
-    )
+    summary, report = "contextual_summary", "write_contextual_report"
+    return _run("contextualize", "texts", summary, report, *_valued(arguments))
 
 
 def _pretrain(arguments):
-    arguments, names = _valued(_extended(arguments, "hierarchical"))
-    positional = [arguments.pop(name) for name in ("checkpoint", "corpus", "output")]
+    valued = _valued(_extended(arguments, "hierarchical"))
+    return _run("pretrain", "corpus", "pretrain_summary", None, *valued, "metrics")
+
+
+def _run(name, texts, summary, report, arguments, names, found="model, report"):
+    """The program of a run: the call, its summary and its report."""
+    positional = [arguments.pop(each) for each in ("checkpoint", texts, "output")]
+    report = None if arguments.pop("no_report", False) else report
     return program(
-        _import("pretrain", "pretrain_summary", *names),
+        report and f"from keras_posenc.analysis import {report}",
+        _import(name, summary, *names),
         "",
-        f"metrics = {call('pretrain', *positional, **arguments)}",
-        "print(pretrain_summary(metrics))",
+        f"{found} = {call(name, *positional, **arguments)}",
+        f"print({summary}({found.rpartition(' ')[2]}))",
+        report and f"print({call(report, positional[2])})",
     )
 
 

@@ -7,7 +7,7 @@ from keras_posenc.layers import activations
 from keras_posenc.models.direct import calls_in
 from keras_posenc.models.families.task_heads import TaskHead
 from keras_posenc.models.model import model_on
-from keras_posenc.models.pooling import MaskedPooling, check_pooling
+from keras_posenc.models.pooling import POOLINGS, MaskedPooling
 from keras_posenc.models.span_logits import SpanLogits
 
 # The last layers of heads whose output is (B, T, ...), as features are.
@@ -107,7 +107,7 @@ def classifier(encoder, num_classes, pooling="mean", dropout_rate=0.1):
     (None, 2)
     """
     num_classes = checks.whole("num_classes", num_classes, least=2)
-    head = TaskHead("Classifier", check_pooling(pooling), dropout=dropout_rate)
+    head = TaskHead("Classifier", checks.choice("pooling", pooling, POOLINGS), dropout=dropout_rate)
     return _with_head(encoder, head, num_classes, "classifier")
 
 
@@ -131,7 +131,7 @@ def regressor(encoder, num_values=1, pooling="mean", dropout_rate=0.1):
     (None, 1)
     """
     num_values = checks.whole("num_values", num_values)
-    head = TaskHead("Regressor", check_pooling(pooling), dropout=dropout_rate)
+    head = TaskHead("Regressor", checks.choice("pooling", pooling, POOLINGS), dropout=dropout_rate)
     return _with_head(encoder, head, num_values, "regressor")
 
 

@@ -8,11 +8,6 @@ from keras_posenc.arguments import checks
 POOLINGS = ("mean", "cls", "max", "last", "weighted_mean", "sqrt_mean")
 
 
-def check_pooling(pooling):
-    """Returns the name of a pooling, or raises ValueError if there is none of this name."""
-    return checks.choice("pooling", pooling, POOLINGS)
-
-
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class MaskedPooling(keras.layers.Layer):
     """Pools the features of a sequence to one vector, ignoring padding.
@@ -38,7 +33,7 @@ class MaskedPooling(keras.layers.Layer):
 
     def __init__(self, pooling="mean", **kwargs):
         super().__init__(**kwargs)
-        self.pooling = check_pooling(pooling)
+        self.pooling = checks.choice("pooling", pooling, POOLINGS)
         self.reads_whole_row = pooling != "cls"
         self.supports_masking = True
         self.built = True
