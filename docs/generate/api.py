@@ -203,6 +203,8 @@ def _methods(cls):
     found = {}
     for name, value in vars(cls).items():
         value = getattr(value, "__func__", value)
+        if getattr(value, "__module__", cls.__module__) != cls.__module__:
+            continue  # a function that the class uses as data
         shown = inspect.isfunction(value) or isinstance(value, property)
         if shown and not name.startswith("_") and (value.__doc__ or "").strip():
             found[name] = value
