@@ -11,10 +11,10 @@ from keras_posenc import build_transformer_model, read_config
 from keras_posenc.analysis import inspect_checkpoint, pictures, plot
 from keras_posenc.analysis.page import details, section, table
 from keras_posenc.checkpoints import open_checkpoint
-from keras_posenc.checkpoints.folder import owned
 from keras_posenc.checkpoints.safetensors import write_safetensors
 from keras_posenc.cli import main
 from keras_posenc.files.untrusted import CONTROLS, cell, quote, shorten, visible
+from keras_posenc.folders.written import owned
 from keras_posenc.text import Tokenizer, read_texts
 from keras_posenc.text.questions import read_questions
 from keras_posenc.text.tagged import read_tagged

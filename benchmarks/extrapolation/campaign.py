@@ -25,9 +25,9 @@ from benchmarks.extrapolation.task_batches import TEST, TRIAL_TEST
 from benchmarks.shared.kept import Study
 from keras_posenc import encodings as position_encodings
 from keras_posenc.arguments import checks
-from keras_posenc.checkpoints.folder import owned
 from keras_posenc.files.untrusted import read_json
 from keras_posenc.files.writing import subfolder, write_text
+from keras_posenc.folders.written import owned
 from keras_posenc.tasks import TASKS
 from keras_posenc.training.progress import printer
 

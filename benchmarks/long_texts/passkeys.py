@@ -20,8 +20,8 @@ from benchmarks.long_texts.passkey_table import passkey_table
 from benchmarks.shared.kept import Study, keys, write_lines
 from benchmarks.shared.reading import POOLINGS, by_words, embedded, first_rank
 from keras_posenc.arguments import checks
-from keras_posenc.checkpoints.folder import owned
 from keras_posenc.cli.options import numbers
+from keras_posenc.folders.written import owned
 from keras_posenc.models.config_file import read_config
 from keras_posenc.models.extension import Extension
 from keras_posenc.models.factory import build_transformer_model

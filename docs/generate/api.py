@@ -82,6 +82,8 @@ PAGES = {
             "Transformer",
             "TransformerModel",
             "embedder",
+            "open_folder",
+            "Folder",
             "register_family",
             "Family",
             "ConditionalLayerNormalization",

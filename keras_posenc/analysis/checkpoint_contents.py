@@ -6,11 +6,11 @@ import math
 
 from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.checkpoints.load import Loader
-from keras_posenc.checkpoints.reader import folder_of
-from keras_posenc.files.untrusted import read_object, shorten
+from keras_posenc.files.untrusted import shorten
+from keras_posenc.folders.folder import Folder
 from keras_posenc.folders.hub_names import from_hub
-from keras_posenc.folders.lora import base_of
-from keras_posenc.models.config_file import CONFIG_NAMES, read_config
+from keras_posenc.folders.huggingface import CONFIG_NAMES, config_name
+from keras_posenc.models.config_file import read_config
 from keras_posenc.models.config_size import check_size, fit_labels
 from keras_posenc.models.extension import Extension, former_arguments
 from keras_posenc.models.factory import build_transformer_model
@@ -18,7 +18,6 @@ from keras_posenc.models.families import FAMILIES
 from keras_posenc.models.heads_in import heads_in
 from keras_posenc.training.runs import with_extension
 
-RECIPE = "recipe.json"
 MOST_VALUE = 2000  # characters
 
 
@@ -58,16 +57,17 @@ def open_model(
     >>> [tuple(output.shape) for output in model.outputs]  # the pooler's
     [(None, 384)]
     """
-    config = config or _config_folder(checkpoint)
+    folder = Folder.of(checkpoint)
+    config = config or _config_folder(folder)
     return build_transformer_model(
         config,
-        checkpoint,
+        folder,
         model=model,
         extension=extension,
         max_position=max_position,
         ignore=ignore,
         adapter=adapter,
-        **heads_in(checkpoint, model, config),
+        **heads_in(folder, model, config),
     )
 
 
@@ -111,12 +111,13 @@ def inspect_checkpoint(checkpoint, config=None, model=None, ignore=None, full=Fa
     >>> print(found[-1])
     It can be loaded as bert: build_transformer_model("all-MiniLM-L6-v2", with_pool=True)
     """
-    opened = open_checkpoint(checkpoint)
+    folder = Folder.of(checkpoint)
+    opened = open_checkpoint(folder)
     parts, problem = [_content(opened) if full else _head(opened)], None
     try:
-        config = read_config(config or _config_folder(checkpoint), model)
+        config = read_config(config or _config_folder(folder), model)
         parts.append(f"Config\n\n{_fields(config)}" if full else _sizes(config))
-        parts += _recorded_extension(checkpoint)
+        parts += _recorded_extension(folder)
         loader = Loader(
             opened,
             FAMILIES[config.family].table(config),
@@ -149,16 +150,15 @@ def inspect_checkpoint(checkpoint, config=None, model=None, ignore=None, full=Fa
     return inspection
 
 
-def _config_folder(checkpoint):
-    """The directory of a checkpoint, which must have a config."""
-    directory = folder_of(checkpoint)
-    directory = folder_of(base_of(directory) or directory)
-    if not any((directory / name).is_file() for name in CONFIG_NAMES):
+def _config_folder(folder):
+    """The folder of a checkpoint, or of its base, which must have a config."""
+    home = folder.base or folder
+    if config_name(home) is None:
         raise FileNotFoundError(
-            f"There is no {' or '.join(CONFIG_NAMES)} in {directory}: give the path of "
-            f"the config as `config`.{from_hub(directory)}"
+            f"There is no {' or '.join(CONFIG_NAMES)} in {home.path}: give the path of the config "
+            f"as `config`.{from_hub(home.path)}"
         )
-    return directory
+    return home
 
 
 def _content(checkpoint):
@@ -193,18 +193,14 @@ def _sizes(config):
     return "\n".join(f"{name}: {value}" for name, value in sizes.items())
 
 
-def _recorded_extension(checkpoint):
+def _recorded_extension(folder):
     """A line on how positions are extended by the record of the run that made a directory."""
-    directory = folder_of(checkpoint)
-    path = directory / RECIPE
-    if not path.is_file():
-        return []
     try:
-        recipe = read_object(path, directory)
+        recipe = folder.recipe
         recipe = recipe if "extension" in recipe else with_extension(recipe)
         extension = Extension.of(recipe["extension"])
     except (TypeError, ValueError) as error:
-        return [shorten(f"extension: {RECIPE} is not readable: {error}", MOST_VALUE)]
+        return [shorten(f"extension: recipe.json is not readable: {error}", MOST_VALUE)]
     return [] if extension is None else [shorten(f"extension: {extension}", MOST_VALUE)]
 
 

@@ -1,11 +1,10 @@
 """What lies beside the weights in a directory, for a checkpoint that was written elsewhere."""
 
 import contextlib
-import os
 import pathlib
 
-from keras_posenc.checkpoints.sentence_transformers import sentence_transformers_files
-from keras_posenc.folders.lora import base_of
+from keras_posenc.folders.folder import Folder
+from keras_posenc.folders.written import sentence_transformers_files, write_files
 from keras_posenc.text import Tokenizer
 
 
@@ -30,25 +29,23 @@ def copy_settings(sources, directory, max_length=None):
     >>> embed("copy", ["A text."], verbose=0).shape
     (1, 384)
     """
-    for source in _with_bases(list(filter(os.path.isdir, sources))):
+    folders = [folder for source in sources if (folder := Folder.of(source)).is_directory]
+    for folder in _with_bases(folders):
         with contextlib.suppress(FileNotFoundError):  # no tokenizer
-            Tokenizer(source).save(directory)
-        for name, data in sentence_transformers_files(source, max_length).items():
-            path = pathlib.Path(directory, name)
-            path.parent.mkdir(exist_ok=True)
-            path.write_bytes(data)
+            Tokenizer(folder).save(directory)
+        write_files(pathlib.Path(directory), sentence_transformers_files(folder, max_length))
 
 
-def _with_bases(sources):
-    """The directories to read, bases first: an adapter alone takes from its base what it lacks."""
+def _with_bases(folders):
+    """The folders to read, bases first: an adapter alone takes from its base what it lacks."""
     bases, found = [], []
-    for number, source in enumerate(sources):
+    for number, folder in enumerate(folders):
         try:
-            base = base_of(source)
+            base = folder.base
         except (FileNotFoundError, ValueError):
             if number:  # its base is the directory before, whatever its file names
                 continue
             raise
         bases += [] if base is None else [base]
-        found.append(source)
+        found.append(folder)
     return [*bases, *found]

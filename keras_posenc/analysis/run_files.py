@@ -3,9 +3,9 @@
 import csv
 import io
 
-from keras_posenc.checkpoints.folder import newest
 from keras_posenc.files import saved_records as e
-from keras_posenc.files.untrusted import check_inside, read_bytes, read_json, shorten
+from keras_posenc.files.untrusted import read_bytes, read_json, shorten
+from keras_posenc.folders.folder import Folder
 
 SETS = ("test", "validation")
 # Keys of the metrics and their titles; of files from before there were tasks.
@@ -90,7 +90,7 @@ def read_metrics(directory, run, function, expected):
     Raises:
         FileNotFoundError: if there is no finished run in the directory.
     """
-    path = newest(directory, "metrics.json")
+    path = _newest(directory, "metrics.json")
     if not path.is_file():
         raise FileNotFoundError(
             f"{directory} holds no finished {run}: it has no metrics.json. Run {function} to its "
@@ -101,14 +101,13 @@ def read_metrics(directory, run, function, expected):
 
 def read_recipe(directory):
     """The recipe.json of a run: an object of anything."""
-    path = newest(directory, "recipe.json")
+    path = _newest(directory, "recipe.json")
     return e.checked(path, read_json(path), e.by_name(e.anything))
 
 
 def read_curve(directory, name):
     """The rows of a CSV file of numbers, an epoch each, as dicts; an empty cell is left out."""
-    path = newest(directory, name)
-    check_inside(path, directory)
+    path = _newest(directory, name)
     try:
         rows = csv.DictReader(io.StringIO(read_bytes(path).decode(), newline=""), strict=True)
         # A metric of the user may have several values.
@@ -120,3 +119,8 @@ def read_curve(directory, name):
         raise ValueError(f"{path} is damaged ({shorten(error)}).") from None
     needed, optional = {"epoch": e.number, "loss": e.loss}, {"max_length": e.number}
     return e.checked(path, rows, e.every(e.keys(needed, optional), fewest=1))
+
+
+def _newest(directory, name):
+    folder = Folder.of(directory)
+    return folder.place(folder.newest(name))

@@ -1,17 +1,15 @@
 """LoRA adapters, as PEFT writes them, merged into the weights of a checkpoint as they are read."""
 
 import math
-import os
 import re
 
 import numpy as np
 
 from keras_posenc.checkpoints.checkpoint import Checkpoint
-from keras_posenc.files.untrusted import check_inside, quote, read_object, shorten
+from keras_posenc.files.untrusted import quote, shorten
 from keras_posenc.folders.hub_names import from_hub
 from keras_posenc.folders.lora import CONFIG
 
-WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 PREFIX = "base_model.model."
 FACTOR = re.compile(r"(.+)\.lora_(embedding_)?([AB])(?:\.weight)?")
 # What the merged weights depend on: keys that are read, and those with the values that are known.
@@ -72,20 +70,6 @@ class AdaptedCheckpoint(Checkpoint):
         return array.astype("float32") + (added.T if transposed else added)
 
 
-def weights_file(path):
-    """The file with the tensors of an adapter, in its directory.
-
-    Raises:
-        FileNotFoundError: if there is none.
-    """
-    file = next((n for n in WEIGHTS if os.path.isfile(os.path.join(path, n))), None)
-    if file is None:
-        raise FileNotFoundError(f"No {' or '.join(WEIGHTS)} in {path}, the directory `adapter`.")
-    file = os.path.join(path, file)
-    check_inside(file, path)
-    return file
-
-
 def merge_adapter(base, tensors, settings, path):
     """Merges the tensors of an adapter into a checkpoint as that is read.
 
@@ -143,14 +127,13 @@ def check_tied(checkpoint, table):
         )
 
 
-def read_settings(path):
+def read_settings(folder):
     """The settings of an adapter, with those that decide about its weights checked."""
-    file = os.path.join(path, CONFIG)
-    if not os.path.isfile(file):
+    if not (folder.is_directory and folder.has(CONFIG)):
         raise FileNotFoundError(
-            f"No {CONFIG} in {path}: `adapter` is a directory of PEFT's.{from_hub(path)}"
+            f"No {CONFIG} in {folder}: `adapter` is a directory of PEFT's.{from_hub(folder)}"
         )
-    settings = read_object(file, path)
+    file, settings = folder.path / CONFIG, folder.adapter
     for key, value in settings.items():
         if key in READ or key in IRRELEVANT:
             continue

@@ -7,42 +7,21 @@ import re
 
 import numpy as np
 
-from keras_posenc.checkpoints.adapter import merge_adapter, read_settings, weights_file
+from keras_posenc.checkpoints.adapter import merge_adapter, read_settings
 from keras_posenc.checkpoints.archive import read_archive
 from keras_posenc.checkpoints.checkpoint import Checkpoint, mapped
 from keras_posenc.checkpoints.keras_file import load_keras
-from keras_posenc.checkpoints.keras_hub.reading import SHARDS, WEIGHTS, read_preset
+from keras_posenc.checkpoints.keras_hub.reading import read_preset
 from keras_posenc.checkpoints.safetensors import read_safetensors
-from keras_posenc.checkpoints.shards import read_index
 from keras_posenc.checkpoints.tensorflow_file import read_tensorflow
 from keras_posenc.checkpoints.torch_file import read_torch
-from keras_posenc.files.untrusted import (
-    check_file,
-    check_inside,
-    check_name,
-    check_pointer,
-    quote,
-    shorten,
-)
-from keras_posenc.folders.download import local_path, unfinished
+from keras_posenc.files.untrusted import check_file, check_pointer, quote, shorten
+from keras_posenc.folders import lora
+from keras_posenc.folders.folder import Folder
 from keras_posenc.folders.hub_names import from_hub
-from keras_posenc.folders.lora import base_of
-
-# What is looked for in a directory, in this order; a pattern must match one file only.
-IN_A_DIRECTORY = (
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-    "bert_model.ckpt.index",
-    "model.keras",
-    "model.weights.h5",
-    "model.weights.json",
-    "*.safetensors",
-    "*.ckpt*.index",
-    "*.bin",
-    "*.keras",
-)
+from keras_posenc.folders.huggingface import weights_file
+from keras_posenc.folders.keras_hub import SHARDS, WEIGHTS
+from keras_posenc.folders.shards import read_index
 
 # How files begin that are often found in place of a checkpoint.
 STRANGERS = {
@@ -55,21 +34,6 @@ STRANGERS = {
 PRESETS = (WEIGHTS, SHARDS)  # of KerasHub
 ANCHOR = "Embedding-Token/embeddings"
 POSITIONS = "Embedding-Position"
-
-
-def folder_of(path):
-    """The folder where the config and the tokenizer of a checkpoint are, if nothing else is given.
-
-    Args:
-        path: str or path, of the weights or of that folder.
-
-    Returns:
-        `pathlib.Path`.
-    """
-    path = pathlib.Path(local_path(path))
-    # A path that does not exist at all is kept as given, so that the error can name it.
-    unknown = not path.parent.is_dir() or (not path.exists() and from_hub(path))
-    return path if path.is_dir() or unknown else path.parent
 
 
 def open_checkpoint(path):
@@ -98,17 +62,17 @@ def open_checkpoint(path):
         return path
     if isinstance(path, collections.abc.Mapping):
         return Checkpoint({name: np.asarray(path[name]) for name in path}, "mapping")
-    path = pathlib.Path(local_path(path))
-    check_name(path)
-    if path.is_dir():
-        if (base := base_of(path)) is not None:
-            return with_adapter(base, path)
-        path = _in_directory(path)
+    folder = Folder.of(path)
+    path = folder.file or folder.path
+    if folder.is_directory:
+        if folder.base is not None:
+            return with_adapter(folder.base, folder)
+        path = weights_file(folder)
     prefix = re.sub(r"\.(index|meta|data-\d{5}-of-\d{5})$", "", str(path))
-    if os.path.exists(f"{prefix}.index"):
+    if folder.has_any(f"{pathlib.Path(prefix).name}.index"):
         arrays, sums = read_tensorflow(prefix)
         return Checkpoint(arrays, "tensorflow", prefix, sums)
-    if not path.exists():
+    if not folder.has_any(path.name):
         raise FileNotFoundError(
             f"There is no checkpoint at {path}: no such file, and no {prefix}.index of a "
             f"TensorFlow checkpoint either.{from_hub(path)}"
@@ -116,12 +80,12 @@ def open_checkpoint(path):
     if path.name.endswith(".index.json"):
         return _sharded(path)
     if path.name in PRESETS:
-        arrays, backbone = read_preset(path)
+        arrays, backbone = read_preset(folder, path)
         return Checkpoint(arrays, "keras_hub", path, backbone=backbone)
-    format, read = _format(path)
+    format, read, buffer = _format(path)
     if format == "keras":
         return _read_keras(path)
-    return Checkpoint(read(path), format, path)
+    return Checkpoint(read(path, buffer), format, path)
 
 
 def with_adapter(checkpoint, path):
@@ -145,57 +109,20 @@ def with_adapter(checkpoint, path):
     Traceback (most recent call last):
     FileNotFoundError: No adapter_config.json in nowhere: `adapter` is a directory of PEFT's.
     """
-    base, path = open_checkpoint(checkpoint), os.fspath(local_path(path))
-    settings = read_settings(path)
-    return merge_adapter(base, open_checkpoint(weights_file(path)), settings, path)
-
-
-def weight_files(folder):
-    """The files with the numbers that `open_checkpoint` reads in a folder.
-
-    Args:
-        folder: `pathlib.Path`.
-
-    Returns:
-        list of `pathlib.Path`, empty if no checkpoint is chosen there.
-    """
-    try:
-        path = _in_directory(folder)
-        if path.name.endswith(".index.json"):
-            return list(read_index(path)[1].values())
-    except (OSError, ValueError):  # opening it tells why
-        return []
-    if path.suffix == ".index":
-        return sorted(folder.glob(f"{path.stem}.data-*"))
-    return [path]
-
-
-def _in_directory(path):
-    for pattern in IN_A_DIRECTORY:
-        matches = sorted(path.glob(pattern))
-        if len(matches) == 1:
-            check_file(matches[0])
-            check_inside(matches[0], path)
-            return matches[0]
-        if matches:
-            names = shorten(", ".join(each.name for each in matches))
-            raise ValueError(f"{path} holds several checkpoints, name one of them: {names}.")
-    there = shorten(", ".join(sorted(os.listdir(path)))) or "nothing"
-    raise FileNotFoundError(
-        f"{path} holds no checkpoint. Looked for {', '.join(IN_A_DIRECTORY)}; there is {there}."
-        f"{unfinished(path)}"
-    )
+    base, folder = open_checkpoint(checkpoint), Folder.of(path)
+    settings = read_settings(folder)
+    return merge_adapter(base, open_checkpoint(lora.weights_file(folder)), settings, folder)
 
 
 def _sharded(path):
     places, files = read_index(path)
     formats, shards = set(), {}
     for shard, file in files.items():
-        format, read = _format(file)
+        format, read, buffer = _format(file)
         if format == "keras":
             raise ValueError(f"{path} is refused: {shard} is a .keras file, and no part of one.")
         formats.add(format)
-        shards[shard] = read(file)
+        shards[shard] = read(file, buffer)
     for name, shard in places.items():
         if name not in shards[shard]:
             raise ValueError(f"{path} lists {quote(name)} in {shard}, which does not contain it.")
@@ -204,31 +131,31 @@ def _sharded(path):
 
 
 def _format(path):
-    """The format of a file and its reader, from the first bytes of the file."""
+    """The format of a file by its first bytes, its reader, and its bytes, memory-mapped."""
     check_file(path)
-    with open(path, "rb") as file:
-        start = file.read(512)
-    if not start:
+    if not os.path.getsize(path):
         raise ValueError(f"{path} is empty. Download it again.")
+    buffer = mapped(path)
+    start = buffer[:512].tobytes()
     if start[4:9] == b"\0\0\0\0{":  # first: its length may begin like anything else
-        return "safetensors", read_safetensors
+        return "safetensors", read_safetensors, buffer
     check_pointer(path, start)
     for pattern, what in STRANGERS.items():
         if re.match(pattern, start):
             raise ValueError(f"{path} is {what}.")
     if start.startswith(b"PK"):
-        return _archive_format(path)
+        return *_archive_format(path, buffer), buffer
     if start.startswith(b"\x80"):  # any pickle, so that one that would run code is named as such
-        return "torch", read_torch
+        return "torch", read_torch, buffer
     raise ValueError(
         f"{path} is no checkpoint of a kind read here (safetensors, torch, TensorFlow, .keras): "
         f"it begins with {start[:12]!r}."
     )
 
 
-def _archive_format(path):
+def _archive_format(path, buffer):
     try:
-        entries = read_archive(mapped(path))
+        entries = read_archive(buffer)
     except ValueError as error:
         raise ValueError(
             f"{path} is damaged or truncated ({shorten(error)}). Download it again."

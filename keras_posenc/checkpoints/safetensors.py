@@ -9,7 +9,6 @@ from keras_posenc.checkpoints.checkpoint import (
     are_counts,
     array_over,
     is_shape,
-    mapped,
     numpy_dtype,
 )
 from keras_posenc.checkpoints.quantized import REMEDY
@@ -34,16 +33,16 @@ DTYPES = {
 }
 
 
-def read_safetensors(path):
+def read_safetensors(path, buffer):
     """Reads a safetensors file as views of the memory-mapped file.
 
     Args:
-        path: path of the file.
+        path: path of the file, for errors.
+        buffer: uint8 array of its bytes, memory-mapped.
 
     Returns:
         dict from names to NumPy arrays.
     """
-    buffer = mapped(path)
     length = int.from_bytes(buffer[:8].tobytes(), "little")
     start = 8 + length
     if start > buffer.size:

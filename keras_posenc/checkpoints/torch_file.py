@@ -15,7 +15,6 @@ from keras_posenc.checkpoints.checkpoint import (
     array_over,
     is_count,
     is_shape,
-    mapped,
     numpy_dtype,
 )
 from keras_posenc.checkpoints.pickles import MOST_BYTES, STATE_DICT, Maker, RefusedError, Unpickler
@@ -43,17 +42,17 @@ STORAGES = {
 STATE_KEYS = ("state_dict", "model_state_dict", "model")
 
 
-def read_torch(path):
+def read_torch(path, buffer):
     """Arrays of a file of `torch.save`, views of the memory-mapped file.
 
     Args:
-        path: path of the file.
+        path: path of the file, for errors.
+        buffer: uint8 array of its bytes, memory-mapped.
 
     Returns:
         dict from names to NumPy arrays.
     """
     try:
-        buffer = mapped(path)
         contents = (_read_zip if buffer[:2].tobytes() == b"PK" else _read_legacy)(buffer)
         return {name: tensor.array(buffer.size) for name, tensor in _tensors(contents).items()}
     except NotTensorsError as error:

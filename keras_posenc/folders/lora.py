@@ -2,60 +2,74 @@
 
 import os
 
-from keras_posenc.files.untrusted import check_name, quote, read_object
+from keras_posenc.files.untrusted import check_name, quote
 from keras_posenc.folders.hub_names import from_hub
+from keras_posenc.folders.huggingface import config_name
 
 CONFIG = "adapter_config.json"
-MODEL_CONFIGS = ("config.json", "bert_config.json")
+WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 
 
-def base_of(directory):
-    """The directory of the model that an adapter was trained on, or None.
+def base_of(folder):
+    """The model that an adapter was trained on.
 
     PEFT writes adapter_config.json and adapter_model.safetensors, and no config of the model;
     sentence-transformers puts modules.json and the tokenizer beside them.
 
     Args:
-        directory: str or path.
+        folder: `Folder`.
 
     Returns:
-        str, the `base_model_name_or_path` of the adapter; None for a directory without an adapter,
-            or with a config of its own.
+        `Folder` of the `base_model_name_or_path` of the adapter; None for a directory without an
+            adapter, or with a config of its own.
 
     Raises:
         FileNotFoundError: if the base model is not a directory of this machine.
     """
-    if not _is_adapter_alone(directory):
+    if not is_adapter_alone(folder):
         return None
-    file = os.path.join(directory, CONFIG)
-    base = read_object(file, directory).get("base_model_name_or_path")
-    if not isinstance(base, str) or not base:
-        raise ValueError(f"{file} names no base model. Received: {quote(base)}. {_remedy('BASE')}")
-    check_name(base)
-    if base.replace("\\", "/").startswith("//"):  # asking whether it is there would already connect
+    file = folder.path / CONFIG
+    name = folder.json(CONFIG).get("base_model_name_or_path")
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"{file} names no base model. Received: {quote(name)}. {_remedy('BASE')}")
+    check_name(name)
+    if name.replace("\\", "/").startswith("//"):  # asking whether it is there would already connect
         raise ValueError(
-            f"{file} names a network path as the base model. Received: {quote(base)}. "
+            f"{file} names a network path as the base model. Received: {quote(name)}. "
             f"{_remedy('BASE')}"
         )
-    if not os.path.isdir(base):
+    if not os.path.isdir(name):
         raise FileNotFoundError(
-            f"{directory} holds a LoRA adapter alone, and its base model {quote(base)} is no "
-            f"directory here.{from_hub(base)} {_remedy(base)}"
+            f"{folder} holds a LoRA adapter alone, and its base model {quote(name)} is no "
+            f"directory here.{from_hub(name)} {_remedy(name)}"
         )
-    if os.path.samefile(base, directory):
+    if os.path.samefile(name, folder.path):
         raise ValueError(f"{file} names its own directory as the base model. {_remedy('BASE')}")
-    if _is_adapter_alone(base):
+    base = folder.of(name)
+    if is_adapter_alone(base):
         raise ValueError(
-            f"{file} names another adapter as the base model. Received: {quote(base)}. Merge that "
-            f"one into its base first: keras-posenc convert {quote(base)} OUTPUT. "
+            f"{file} names another adapter as the base model. Received: {quote(name)}. Merge that "
+            f"one into its base first: keras-posenc convert {quote(name)} OUTPUT. "
             f"{_remedy('OUTPUT')}"
         )
     return base
 
 
-def _is_adapter_alone(directory):
-    beside = (os.path.join(directory, name) for name in MODEL_CONFIGS)
-    return os.path.isfile(os.path.join(directory, CONFIG)) and not any(map(os.path.isfile, beside))
+def is_adapter_alone(folder):
+    """Whether a directory has an adapter, and no config of a model."""
+    return folder.has(CONFIG) and config_name(folder) is None
+
+
+def weights_file(folder):
+    """The file with the tensors of an adapter.
+
+    Raises:
+        FileNotFoundError: if there is none.
+    """
+    name = next((name for name in WEIGHTS if folder.has(name)), None)
+    if name is None:
+        raise FileNotFoundError(f"No {' or '.join(WEIGHTS)} in {folder}, the directory `adapter`.")
+    return folder.place(name)
 
 
 def _remedy(base):

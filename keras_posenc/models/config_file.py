@@ -3,20 +3,14 @@
 import dataclasses
 import os
 
-from keras_posenc.checkpoints.keras_hub.reading import is_preset, read_preset_config
+from keras_posenc.checkpoints.keras_hub.reading import read_preset_config
 from keras_posenc.checkpoints.quantized import check_config as check_quantized
 from keras_posenc.encodings import get as get_encoding
-from keras_posenc.files.untrusted import (
-    check_inside,
-    check_name,
-    parse_json,
-    quote,
-    read_bytes,
-    shorten,
-)
-from keras_posenc.folders.download import local_path
+from keras_posenc.files.untrusted import parse_json, quote, read_bytes, shorten
+from keras_posenc.folders.folder import Folder
 from keras_posenc.folders.hub_names import from_hub
-from keras_posenc.folders.lora import base_of
+from keras_posenc.folders.huggingface import CONFIG_NAMES, config_name
+from keras_posenc.folders.keras_hub import is_preset
 from keras_posenc.layers import activations
 from keras_posenc.models.config import CHOICES, FIELDS, FLAGS, WITH_ENCODINGS, Config, plain
 from keras_posenc.models.families import FAMILIES, choose_family
@@ -31,7 +25,6 @@ from keras_posenc.models.families.keys import (
     check_kinds,
 )
 
-CONFIG_NAMES = ("config.json", "bert_config.json")
 MOST_KEYS = 1000
 MOST_ERROR = 2000
 # Hugging Face keys with names close to ours and another meaning.
@@ -197,31 +190,32 @@ def _named(error, where, source):
     return ValueError(error if source is None or isinstance(source, dict) else f"{where}: {error}")
 
 
-def find_config(directory):
-    """Returns the path of the config in a directory, or None."""
-    for name in CONFIG_NAMES:
-        path = os.path.join(directory, name)
-        if os.path.isfile(path):
-            return path
-    return None
-
-
 def _load(path):
+    """The keys and values in a file, or in the config of a directory, and where they are."""
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"A config is a path, a dict or a Config. Received: {quote(path)}")
-    path = os.fspath(local_path(path))
-    check_name(path)
-    if os.path.isdir(path):
-        path = base_of(path) or path
-        file = find_config(path)
-        if file is None:
+    folder = Folder.of(path)
+    if folder.is_directory or folder is path and folder.file:  # beside the weights
+        folder = folder.base or folder
+        name = config_name(folder)
+        if name is None:
             raise FileNotFoundError(
-                f"No {' or '.join(CONFIG_NAMES)} in the directory {path}: give the path of the "
+                f"No {' or '.join(CONFIG_NAMES)} in the directory {folder}: give the path of the "
                 "config, or put one there."
             )
-        check_inside(file, path)
-        path = file
-    if not os.path.isfile(path):
+        path, values = folder.path / name, folder.config
+    else:
+        path = folder.file or folder.path
+        values = _parsed(path)
+    if is_preset(values):
+        values = read_preset_config(values, path)
+    if len(values) > MOST_KEYS:  # each is compared to all known ones
+        raise ValueError(f"{path} has {len(values)} keys, more than a config has.")
+    return values, os.fspath(path)
+
+
+def _parsed(path):
+    if not path.is_file():
         raise FileNotFoundError(
             f"No config at {path}: give a JSON file or a directory with one.{from_hub(path)}"
         )
@@ -234,11 +228,7 @@ def _load(path):
         ) from None
     if not isinstance(values, dict):
         raise ValueError(f"{path} holds a {type(values).__name__}, not the keys of a config.")
-    if is_preset(values):
-        values = read_preset_config(values, path)
-    if len(values) > MOST_KEYS:  # each is compared to all known ones
-        raise ValueError(f"{path} has {len(values)} keys, more than a config has.")
-    return values, path
+    return values
 
 
 MOST_SPEC = 2000  # characters

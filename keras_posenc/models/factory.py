@@ -8,6 +8,7 @@ from keras_posenc.checkpoints.adapter import AdaptedCheckpoint, check_tied
 from keras_posenc.checkpoints.load import Loader
 from keras_posenc.checkpoints.reader import with_adapter
 from keras_posenc.files.untrusted import quote
+from keras_posenc.folders.folder import Folder
 from keras_posenc.models.arguments import (
     check_caches,
     check_packed,
@@ -143,9 +144,11 @@ def build_transformer_model(
     (1, 1536, 384)
     """
     checks.choice("application", application, APPLICATIONS)
-    is_path = isinstance(config_path, (str, os.PathLike))
-    if checkpoint_path is None and is_path and os.path.isdir(config_path):
-        checkpoint_path = config_path
+    if isinstance(config_path, (str, os.PathLike)):
+        folder = Folder.of(config_path)
+        if folder.is_directory or folder is config_path:
+            config_path = folder
+            checkpoint_path = folder if checkpoint_path is None else checkpoint_path
     arguments = set(inspect.signature(build_transformer_model).parameters) - {"kwargs"}
     options, sizes = sort_arguments(kwargs, model, arguments)
     extension = extension_of(extension, hierarchical_position)

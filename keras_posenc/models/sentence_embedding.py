@@ -3,19 +3,21 @@
 import keras
 
 from keras_posenc.arguments import checks
-from keras_posenc.checkpoints.sentence_transformers import (
+from keras_posenc.checkpoints.reader import open_checkpoint
+from keras_posenc.files.untrusted import shorten
+from keras_posenc.folders.folder import Folder
+from keras_posenc.folders.sentence_transformers import (
     Module,
-    read_activation,
-    read_modules,
+    check_activation,
     read_pooling,
-    read_weights,
 )
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads import features_of
 from keras_posenc.models.model import model_on
 from keras_posenc.models.pooling import LeadingDimensions, MaskedPooling
 
-NORMALIZE = Module("Normalize", None, {}, None)
+NORMALIZE = Module("Normalize", None, {})
+TANH = "torch.nn.modules.activation.Tanh"
 
 
 def embedder(source, pooling=None, normalize=None, **arguments):
@@ -60,7 +62,7 @@ def embedder(source, pooling=None, normalize=None, **arguments):
         encoder, modules = source, []
         normalize = True if normalize is None else normalize
     else:
-        first, *modules = read_modules(source)
+        first, *modules = Folder.of(source).modules
         encoder = build_transformer_model(first.folder, **arguments)
     features = features_of(encoder, "An embedder")
     poolings = pooling or (read_pooling(modules[0])[0] if modules else "mean")
@@ -129,13 +131,13 @@ def _pooled(x, poolings):
 
 
 def _dense(x, module, name, weights):
-    arrays = read_weights(module, {"linear.weight", "linear.bias"})
+    arrays = _arrays(module, {"linear.weight", "linear.bias"})
     kernel, bias = arrays["linear.weight"].T, arrays.get("linear.bias")
     units = kernel.shape[-1]
     _check_shapes(module, arrays, {"linear.weight": (units, x.shape[-1]), "linear.bias": (units,)})
     layer = keras.layers.Dense(
         units,
-        read_activation(module),
+        check_activation(module.config.get("activation_function", TANH), module.folder),
         use_bias=bias is not None,
         dtype="float32",
         name=name,
@@ -145,7 +147,7 @@ def _dense(x, module, name, weights):
 
 
 def _layer_norm(x, module, name, weights):
-    arrays = read_weights(module, {"norm.weight", "norm.bias"})
+    arrays = _arrays(module, {"norm.weight", "norm.bias"})
     _check_shapes(module, arrays, dict.fromkeys(arrays, (x.shape[-1],)))
     layer = keras.layers.LayerNormalization(epsilon=1e-5, dtype="float32", name=name)
     weights.append((layer, [arrays["norm.weight"], arrays["norm.bias"]]))
@@ -167,6 +169,19 @@ _MAKE = {
     "Normalize": _normalized,
     "Dropout": _dropout,
 }
+
+
+def _arrays(module, names):
+    """The weights of a module, by these names; a dense layer's bias may be missing."""
+    if module.arrays is not None:
+        return module.arrays
+    checkpoint = open_checkpoint(module.folder)
+    if not names - {"linear.bias"} <= set(checkpoint) <= names:
+        raise ValueError(
+            f"{checkpoint} holds {shorten(', '.join(sorted(checkpoint)))}, and a {module.kind} has "
+            f"{', '.join(sorted(names))}."
+        )
+    return {name: checkpoint[name] for name in checkpoint}
 
 
 def _check_shapes(module, arrays, wanted):

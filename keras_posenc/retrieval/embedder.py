@@ -3,11 +3,12 @@
 import abc
 import dataclasses
 import functools
+import pathlib
 
 import numpy as np
 
-from keras_posenc.checkpoints.model_settings import read_similarity
-from keras_posenc.folders.download import local_path
+from keras_posenc.folders.folder import Folder
+from keras_posenc.folders.sentence_transformers import read_similarity
 from keras_posenc.retrieval.prediction import ranked
 from keras_posenc.text.documents import check_list
 
@@ -15,12 +16,14 @@ from keras_posenc.text.documents import check_list
 def remembered(init):
     """Decorates an `__init__` that opens a directory: its keywords are kept in `opened_with`.
 
-    A name on the Hugging Face Hub becomes the directory that it is downloaded to.
+    The directory itself is kept in `folder`, as a `Folder`.
     """
 
     @functools.wraps(init)
     def call(self, directory, **arguments):
-        init(self, local_path(directory), **arguments)
+        self.folder = Folder.of(directory)
+        self.directory = pathlib.Path(self.folder)
+        init(self, self.folder, **arguments)
         self.opened_with = {name: given for name, given in arguments.items() if given is not None}
 
     return call
@@ -112,7 +115,7 @@ class Embedder(abc.ABC):
                 from the best to the worst. With late chunking the score of a document is that of
                 its best chunk.
         """
-        read_similarity(self.directory, self.similarities)
+        read_similarity(self.folder, self.similarities)
         array = isinstance(documents, np.ndarray) and documents.dtype.kind != "U"
         if not (array or dataclasses.is_dataclass(documents)):  # vectors
             check_list(documents, "documents")

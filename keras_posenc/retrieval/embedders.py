@@ -2,20 +2,15 @@
 
 import dataclasses
 import inspect
-import pathlib
 
-from keras_posenc.checkpoints.model_settings import read_model_config
-from keras_posenc.checkpoints.sentence_transformers import (
+from keras_posenc.folders.folder import Folder
+from keras_posenc.folders.sentence_transformers import (
     CROSS_ENCODER,
     EMBEDDER,
     LATE_INTERACTION,
-    LAYOUTS,
     SPARSE,
-    is_embedder,
-    kinds_in,
+    layout_of,
 )
-from keras_posenc.files.untrusted import read_object
-from keras_posenc.folders.download import local_path
 from keras_posenc.retrieval.cross_encoder.reranker import Reranker
 from keras_posenc.retrieval.dense.embedder import DenseEmbedder
 from keras_posenc.retrieval.embedder import Embedder
@@ -24,7 +19,6 @@ from keras_posenc.retrieval.late_interaction.embedder import LateInteraction
 from keras_posenc.retrieval.late_interaction.files import is_stanford
 from keras_posenc.retrieval.readings import LateSpans, is_late, reading_of
 from keras_posenc.retrieval.sparse.embedder import SparseEmbedder
-from keras_posenc.training.saved_models import is_finetuned
 
 CLASSES = {
     EMBEDDER: DenseEmbedder,
@@ -58,7 +52,7 @@ def open_embedder(
     | of `CrossEncoder` | `Reranker` | none: it scores pairs |
 
     Args:
-        directory: str or path.
+        directory: str or path; or a `Folder`.
         reading: how a long text is read: "whole", the default, up to `max_length` tokens;
             "chunks:256", all of it as the mean of its chunks; "late:256" or
             "late:256,overlap=64", a vector per chunk with the whole text as context; or `Chunks`,
@@ -110,7 +104,7 @@ class Opening:
     """An embedder that is opened when all else has been checked.
 
     Attributes:
-        directory: str or path.
+        directory: `Folder`.
         kind: class of the embedder.
         arguments: dict. Those of its class that were given.
         embedder: `Embedder` or None. If it was opened before.
@@ -126,7 +120,7 @@ class Opening:
         """The opening of a directory, or of what is open.
 
         Args:
-            source: str or path of a directory, an `Embedder`, or `Unopened`.
+            source: str, path, `Folder`, an `Embedder`, or `Unopened`.
             arguments: dict of arguments of `open_embedder`; those that are None were not given.
             kind: str or None. The name of a class, if it is not to be read from the directory.
             vectors: bool. Whether the texts' vectors are needed, which a cross-encoder has not.
@@ -145,8 +139,8 @@ class Opening:
                     f"give them to open_embedder. Received: {type(source).__name__}"
                 )
             _check_vectors(source.directory, type(source), vectors)
-            return cls(source.directory, type(source), source.opened_with, source)
-        source = local_path(source)
+            return cls(source.folder, type(source), source.opened_with, source)
+        source = Folder.of(source)
         named = {each.__name__: each for each in CLASSES.values()}
         found = kind_of(source)
         kind = found if kind is None else named[kind]
@@ -192,21 +186,15 @@ def _check_vectors(source, kind, vectors):
         )
 
 
-def kind_of(directory):
+def kind_of(folder):
     """The class that opens a directory, by what is in it; a dense embedder if nothing is named."""
-    directory = pathlib.Path(directory)
-    if is_finetuned(directory) or not directory.is_dir():
+    if folder.finetuned or not folder.is_directory:
         return DenseEmbedder
-    if is_stanford(directory):
+    if is_stanford(folder):
         return LateInteraction
-    layout = LAYOUTS.get(read_model_config(directory).get("model_type"))
-    if layout is None and is_embedder(directory):
-        kinds = kinds_in(directory)
-        layout = next((each for each in CLASSES if set(each.first[1:]) & kinds), None)
-        if layout is None and "Dense" in kinds and "Pooling" not in kinds:
-            layout = LATE_INTERACTION
-    if layout is None and (directory / "config.json").is_file():
-        config = read_object(directory / "config.json", directory)
+    layout = layout_of(folder)
+    if layout is None:
+        config = folder.config
         one_score = len(config.get("id2label") or {}) == 1 and any(
             str(name).endswith("ForSequenceClassification")
             for name in config.get("architectures") or ()

@@ -9,18 +9,16 @@ import pathlib
 import numpy as np
 
 from keras_posenc import backend
-from keras_posenc.checkpoints.fingerprint import fingerprint, hash_of, hash_of_all
-from keras_posenc.checkpoints.folder import newest
 from keras_posenc.files import saved_records as e
 from keras_posenc.files.side_files import check_file_is_ours, companion, identify, is_identified
 from keras_posenc.files.untrusted import check_inside, quote, read_json
 from keras_posenc.files.writing import write_text
-from keras_posenc.folders.download import local_path
+from keras_posenc.folders.finetuned import MODEL
+from keras_posenc.folders.fingerprint import hash_of, hash_of_all
 from keras_posenc.models.extension import FORMER, former_extension
 from keras_posenc.retrieval.nearest import lengths_of
 from keras_posenc.text.folders import files_of, is_documents
 from keras_posenc.text.truncation import LOGGER
-from keras_posenc.training.saved_models import is_finetuned
 
 KEYS = ("directory", "model", "vectors", "settings", "first", "texts")
 EXPECTED = e.keys(
@@ -55,7 +53,7 @@ class EmbeddingRecord:
 
     Args:
         output: str or path of the file of vectors.
-        directory: str or path of the model.
+        folder: `Folder` of the model.
         settings: dict. Arguments of `open_embedder`.
         texts: what `embed` was given.
         column: str or tuple. The column of the texts in a file.
@@ -64,13 +62,13 @@ class EmbeddingRecord:
         first: int. Number of texts before the first one of the file, as with `shard`.
     """
 
-    def __init__(self, output, directory, settings, texts, column):
+    def __init__(self, output, folder, settings, texts, column):
         self.output, self.path = pathlib.Path(output), record_path(output)
         self.first, self._unit, self._lengths = 0, None, []
         check_file_is_ours(self.path, _is_record)
         self._facts = {
-            "directory": str(directory),
-            "model": _fingerprint(directory),
+            "directory": str(folder),
+            "model": _fingerprint(folder),
             "settings": {name: value for name, value in settings.items() if value is not None},
             "texts": None,
             "precision": backend.inference_dtype(),
@@ -218,22 +216,22 @@ def _is_record(path):
     return True
 
 
-def check_model(record, vectors, directory):
+def check_model(record, vectors, folder):
     """Refuses a model whose weights are not those that made the vectors."""
-    if record is None or not os.path.isdir(local_path(directory)):  # which opening it refuses
+    if record is None or not folder.is_directory:  # which opening it refuses
         return
     # Version 0.4 counted all files with weights below the directory.
     known = record["model"]
-    if known != _fingerprint(directory) and known != hash_of_all(local_path(directory)):
+    if known != _fingerprint(folder) and known != hash_of_all(folder.path):
         raise ValueError(
             f"`directory` must be the model that made {vectors}, which was "
             f"{quote(record['directory'])}; its weights differ. Embed the texts again, or "
-            f"delete {record_path(vectors)} to search all the same. Received: {str(directory)!r}"
+            f"delete {record_path(vectors)} to search all the same. Received: {str(folder)!r}"
         )
 
 
-def _fingerprint(directory):
+def _fingerprint(folder):
     """A hash of the weights of a model, which is the same for copies of its folder."""
-    if is_finetuned(directory):
-        return hash_of([newest(directory, "model.keras")])
-    return fingerprint(directory) or hash_of([])  # opening the directory tells why
+    if folder.finetuned:
+        return hash_of([folder.place(folder.newest(MODEL))])
+    return folder.fingerprint or hash_of([])  # opening the directory tells why

@@ -6,7 +6,7 @@ import os
 import numpy as np
 
 from keras_posenc.arguments import checks
-from keras_posenc.folders.download import local_path
+from keras_posenc.folders.folder import Folder
 from keras_posenc.metrics.scores import unit_rows
 from keras_posenc.processes.together import is_first
 from keras_posenc.retrieval.cross_encoder.reranker import Reranker, check_one_output
@@ -106,6 +106,7 @@ def mine_hard_negatives(
         num_negatives, range_min, range_max, relative_margin, absolute_margin, max_score, sampling
     )
     checks.seed(seed)
+    directory = Folder.of(directory)
     _check_kind(directory)
     documents = TASKS["embed"].read(pairs, "pairs", text, label=False)
     pairs = [group[:2] for group in documents.texts]
@@ -201,7 +202,7 @@ class Choice:
 
 def _check_kind(directory):
     """Refuses a directory of another kind than of one vector per text."""
-    kind = kind_of(local_path(directory))
+    kind = kind_of(directory)
     if kind is DenseEmbedder:
         return
     remedy = "; give this one as `reranker` beside it" if kind is Reranker else ""

@@ -6,10 +6,10 @@ import re
 
 import numpy as np
 
-from keras_posenc.checkpoints.model_settings import read_similarity
+from keras_posenc.folders.sentence_transformers import read_similarity
 
 # What changes no number, or is part of the others.
-LEFT_OUT = ("directory", "opened_with", "token_budget", "model", "tokenizer", "reading")
+LEFT_OUT = ("directory", "folder", "opened_with", "token_budget", "model", "tokenizer", "reading")
 NUMBERED = re.compile(r'_\d+"')  # Keras counts the layers of a process in their names
 
 
@@ -31,7 +31,7 @@ def identity_of(model):
     known["tokenizer"] = model.tokenizer.fingerprint
     known["architecture"] = _architecture(model.model)
     if similarities := getattr(model, "similarities", None):
-        known["similarity"] = read_similarity(model.directory, similarities)
+        known["similarity"] = read_similarity(model.folder, similarities)
     found = hashlib.sha256(json.dumps(known, sort_keys=True, default=_stated).encode())
     for array in model.model.get_weights():
         found.update(np.ascontiguousarray(array).tobytes())

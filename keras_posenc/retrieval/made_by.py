@@ -1,6 +1,5 @@
 """The model that made vectors, to be opened for queries to them."""
 
-from keras_posenc.checkpoints.model_settings import read_prompts
 from keras_posenc.files.untrusted import quote
 from keras_posenc.retrieval.dense.embedder import DenseEmbedder
 from keras_posenc.retrieval.embedders import Opening
@@ -9,7 +8,6 @@ from keras_posenc.retrieval.late_interaction.embedder import LateInteraction
 from keras_posenc.retrieval.late_interaction.vectors import MultiVectors
 from keras_posenc.retrieval.sparse.embedder import SparseEmbedder
 from keras_posenc.retrieval.sparse.vectors import SparseVectors
-from keras_posenc.training.saved_models import is_finetuned, prompts_of
 
 # What makes each kind of vectors; dense ones are arrays.
 EMBEDDERS = {MultiVectors: LateInteraction, SparseVectors: SparseEmbedder}
@@ -42,8 +40,8 @@ def _prompt(opening, record):
     made_with = record["settings"].get("prompt") if record else None
     if prompt is not None or made_with is None:
         return prompt
-    directory = opening.directory
-    named = prompts_of(directory) if is_finetuned(directory) else read_prompts(directory)[0]
+    folder = opening.directory
+    named = (folder.finetuned["prompts"] or {}) if folder.finetuned else folder.prompts[0]
     if "query" not in named:
         raise ValueError(
             f"`prompt` must be given, because the vectors were made with prompt={quote(made_with)} "

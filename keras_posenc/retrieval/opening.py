@@ -1,14 +1,13 @@
 """What opens an encoder's directory for texts of a given length: its tokenizer and arguments."""
 
 from keras_posenc.arguments import checks
-from keras_posenc.checkpoints.model_settings import prompt_of_side, read_prompts
-from keras_posenc.checkpoints.sentence_transformers import read_longest
 from keras_posenc.files.untrusted import quote
+from keras_posenc.folders.sentence_transformers import prompt_of_side, read_longest
 from keras_posenc.models.config_file import read_config
 from keras_posenc.models.extension import Extension
 from keras_posenc.text import Tokenizer
 from keras_posenc.text.truncation import LOGGER
-from keras_posenc.training.saved_models import is_finetuned, load_finetuned, prompts_of
+from keras_posenc.training.saved_models import load_finetuned
 from keras_posenc.training.vocabulary_check import check_table, padding_id
 
 
@@ -55,11 +54,11 @@ def read_encoder(transformer, *, max_length, extension, pair=False):
     return tokenizer, max_length, arguments
 
 
-def open_finetuned(directory, max_length, token_budget, **unused):
+def open_finetuned(folder, max_length, token_budget, **unused):
     """Opens a model as `finetune` trained it: with its length, and positions for that length.
 
     Args:
-        directory: str or path.
+        folder: `Folder`.
         max_length: int or None. Tokens after which texts are truncated; None for as in training.
         token_budget: int.
         **unused: arguments that change an encoder when it is loaded, which must be None.
@@ -67,21 +66,21 @@ def open_finetuned(directory, max_length, token_budget, **unused):
     Returns:
         `TextModel`, or None if the directory is not the output of `finetune`.
     """
-    if not is_finetuned(directory):
+    if not folder.finetuned:
         return None
     if given := [name for name, value in unused.items() if value is not None]:
         raise ValueError(
-            f"{directory} holds a model that was fine-tuned at its length: leave "
+            f"{folder} holds a model that was fine-tuned at its length: leave "
             f"{' and '.join(given)} out."
         )
-    return load_finetuned(directory, max_length, token_budget)
+    return load_finetuned(folder, max_length, token_budget)
 
 
-def choose_prompt(directory, prompt=None, side=None):
+def choose_prompt(folder, prompt=None, side=None):
     """What precedes every text.
 
     Args:
-        directory: str or path.
+        folder: `Folder`.
         prompt: str or None. The name of one of the directory's prompts, or a text; None for the one
             of the side, or else the one that the directory puts before all texts.
         side: str or None. "query" or "document"; None for texts of neither.
@@ -89,7 +88,7 @@ def choose_prompt(directory, prompt=None, side=None):
     Returns:
         str.
     """
-    prompts, default = read_prompts(directory)
+    prompts, default = folder.prompts
     if prompt is None:
         return prompts.get(default, "") if side is None else prompt_of_side(prompts, default, side)
     if not isinstance(prompt, str):
@@ -97,19 +96,19 @@ def choose_prompt(directory, prompt=None, side=None):
     return prompts.get(prompt, prompt)
 
 
-def side_prompt(directory, prompt, side):
+def side_prompt(folder, prompt, side):
     """The `prompt` of `open_embedder` for queries or for documents; one that is given counts.
 
     Args:
-        directory: str or path.
+        folder: `Folder`.
         prompt: str or None.
         side: str, "query" or "document".
     """
     if prompt is not None:
         return prompt
-    if is_finetuned(directory):
-        return prompts_of(directory).get(side)
-    return choose_prompt(directory, side=side)
+    if folder.finetuned:
+        return (folder.finetuned["prompts"] or {}).get(side)
+    return choose_prompt(folder, side=side)
 
 
 def _tokenizer(transformer):

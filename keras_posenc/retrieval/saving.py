@@ -6,11 +6,11 @@ import pathlib
 import numpy as np
 
 from keras_posenc.checkpoints.export import save_checkpoint
-from keras_posenc.checkpoints.folder import replacing_together
 from keras_posenc.checkpoints.safetensors import write_safetensors
-from keras_posenc.checkpoints.sentence_transformers import MODULES
 from keras_posenc.files.untrusted import read_object
-from keras_posenc.files.writing import write_text
+from keras_posenc.files.writing import make_folder, write_text
+from keras_posenc.folders.sentence_transformers import MODULES
+from keras_posenc.folders.written import replacing_together, write_files
 
 
 def save_as_read(model, tokenizer, max_length, files, directory, finish=None, cuts=True):
@@ -39,24 +39,21 @@ def save_as_read(model, tokenizer, max_length, files, directory, finish=None, cu
             path = folder / "tokenizer_config.json"
             settings = read_object(path, folder) | {"model_max_length": max_length}
             write_text(path, json.dumps(settings, indent=2, ensure_ascii=False))
-        for name, data in files.items():
-            path = folder / name
-            path.parent.mkdir(exist_ok=True)
-            if isinstance(data, dict):
-                write_safetensors(path, data)
-            else:
-                path.write_bytes(data)
+        arrays = {name: data for name, data in files.items() if isinstance(data, dict)}
+        write_files(folder, {name: files[name] for name in files.keys() - arrays.keys()})
+        for name, data in arrays.items():
+            make_folder((folder / name).parent)
+            write_safetensors(folder / name, data)
         if finish is not None:
             finish(folder)
         names = sorted(p.relative_to(folder) for p in folder.rglob("*") if p.is_file())
     return [str(directory / name) for name in names]
 
 
-def module_arrays(directory, modules, model, files):
+def module_arrays(modules, model, files):
     """The weights of the modules behind a transformer, in place of the files that were read.
 
     Args:
-        directory: str or path that the modules were read from.
         modules: list of `Module`, the transformer first.
         model: `keras.Model`, whose layers are named by the kind of the module and a number.
         files: dict path -> bytes, from which the files of these weights are removed.
@@ -69,7 +66,7 @@ def module_arrays(directory, modules, model, files):
         layers = [layer for layer in model.layers if layer.name.startswith(f"{kind}-")]
         folders = [module.folder for module in modules if module.kind == kind]
         for folder, layer in zip(folders, layers, strict=True):
-            name = folder.relative_to(directory).as_posix()
+            name = folder.path.name
             files.pop(f"{name}/pytorch_model.bin", None)
             found[f"{name}/model.safetensors"] = layer_arrays(layer)
     return found

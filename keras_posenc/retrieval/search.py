@@ -3,8 +3,8 @@
 import functools
 
 from keras_posenc.arguments import checks
-from keras_posenc.checkpoints.model_settings import read_similarity
 from keras_posenc.files.untrusted import quote
+from keras_posenc.folders.sentence_transformers import read_similarity
 from keras_posenc.retrieval.embedders import Opening
 from keras_posenc.retrieval.embedding_record import recorded_texts
 from keras_posenc.retrieval.former import former_arguments

@@ -1,15 +1,11 @@
 """Finding, reading and writing of tokenizer files."""
 
 import json
-import os
-import pathlib
 
-from keras_posenc.checkpoints.keras_hub.tokenizer import find_vocabulary
-from keras_posenc.files.untrusted import check_inside, read_bytes, shorten
+from keras_posenc.files.untrusted import read_bytes, shorten
 from keras_posenc.files.writing import make_folder, write_text
-from keras_posenc.folders.download import local_path
-from keras_posenc.folders.hub_names import from_hub
-from keras_posenc.folders.lora import base_of
+from keras_posenc.folders.folder import Folder
+from keras_posenc.folders.huggingface import PICKLED
 from keras_posenc.text.added import add_tokens, place
 from keras_posenc.text.bounds import check_tokenizer
 from keras_posenc.text.byte_level import from_vocab_and_merges
@@ -19,10 +15,6 @@ from keras_posenc.text.templates import BERT, ROBERTA, set_ends, template
 from keras_posenc.text.vocabulary import SPECIAL, check_vocabulary, read_vocabulary, special_of
 
 MOST_BYTES = 2**26  # of a tokenizer.json; those of 256,000 tokens have half of it
-
-SENTENCE_PIECE = ("spm.model", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
-PICKLED = "bpe_encoder.bin"
-FILES = ("tokenizer.json", "vocab.txt", "vocab.json", *SENTENCE_PIECE)
 
 
 def load(file, settings, lowercase=None, strip_accents=None, vocabulary=None):
@@ -63,31 +55,18 @@ def load(file, settings, lowercase=None, strip_accents=None, vocabulary=None):
 
 
 def find_tokenizer(path):
-    """The file that a path of a file, or of a directory with one of `FILES`, leads to."""
-    path = pathlib.Path(local_path(path))
-    pickled = path if path.name == PICKLED else path / PICKLED
-    if path.is_file() and path != pickled:
-        return path
-    if vocabulary := find_vocabulary(path):  # beside a tokenizer.json of another kind
-        return vocabulary
-    found = [path / name for name in FILES if (path / name).is_file()]
-    if found:
-        check_inside(found[0], path)
-        return found[0]
-    if pickled.is_file():
-        raise ValueError(
-            f"{pickled} is DeBERTa's tokenizer as a pickle, which is not read: put the "
-            "tokenizer.json beside it that transformers makes of its vocab.json and merges.txt."
-        )
-    if (base := base_of(path)) is not None:
-        return find_tokenizer(base)
-    if not path.is_dir():
-        raise FileNotFoundError(
-            f"No tokenizer at {path}: give a vocab.txt, a tokenizer.json, another of "
-            f"{', '.join(FILES[2:])}, or a directory of one.{from_hub(path)}"
-        )
-    there = shorten(", ".join(sorted(os.listdir(path)))) or "nothing"
-    raise FileNotFoundError(f"No tokenizer ({', '.join(FILES)}) in {path}, which holds: {there}.")
+    """The file of a tokenizer, and the `Folder` that has its settings.
+
+    Args:
+        path: str or path of the file, or of a directory; or a `Folder`.
+    """
+    folder = Folder.of(path)
+    named = folder.file if folder is not path else None
+    if named is not None and folder.has(named.name) and named.name != PICKLED:
+        return named, folder
+    file = folder.tokenizer_file
+    home = folder if file.is_relative_to(folder.path) else folder.base
+    return file, home.sub(file.parent.relative_to(home.path).as_posix())
 
 
 def _from_vocabulary(vocabulary, settings, lowercase, strip_accents, new):

@@ -136,7 +136,7 @@ def _extra(settings):
     """T5's tokens that stand for what was left out; mT5 has none."""
     count = settings.config.get("extra_ids", 100)
     if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= 1000:
-        where = settings.folder / "tokenizer_config.json"
+        where = settings.folder.path / "tokenizer_config.json"
         raise ValueError(f"{where}: extra_ids is {quote(count)}, not a number of 0 to 1000.")
     return [f"<extra_id_{number}>" for number in reversed(range(count))]
 

@@ -2,11 +2,11 @@
 
 import dataclasses
 import functools
-import pathlib
 import re
 
-from keras_posenc.checkpoints.keras_hub.tokenizer import preset_settings
-from keras_posenc.files.untrusted import quote, read_object
+from keras_posenc.files.untrusted import quote
+from keras_posenc.folders.folder import Folder
+from keras_posenc.folders.keras_hub import tokenizer_settings
 from keras_posenc.text.added import FLAGS, MOST_ADDED, Added
 
 ROLES = ("pad", "cls", "sep", "mask", "unk", "bos", "eos")
@@ -22,21 +22,15 @@ class TokenizerSettings:
     """tokenizer_config.json, special_tokens_map.json and config.json of a folder, read when asked.
 
     Args:
-        folder: `pathlib.Path`.
+        folder: `Folder`.
     """
 
-    folder: pathlib.Path
-    _objects: dict = dataclasses.field(default_factory=dict, init=False, repr=False)
-
-    def __post_init__(self):
-        settings = preset_settings(self.folder)
-        if settings is not None:
-            self._objects["tokenizer_config.json"] = settings
+    folder: Folder
 
     @functools.cached_property
     def config(self):
         """The object in tokenizer_config.json; {} where there is none."""
-        return self._read("tokenizer_config.json")
+        return tokenizer_settings(self.folder) or self.folder.json("tokenizer_config.json")
 
     @functools.cached_property
     def names(self):
@@ -61,8 +55,8 @@ class TokenizerSettings:
             before = added.setdefault(content, entry)
             if entry.id is not None and before.id not in (None, entry.id):
                 raise ValueError(
-                    f"{quote(content)} is token {entry.id} in {key} of {self.folder / file}, and "
-                    f"token {before.id} in tokenizer_config.json. The ids must be equal."
+                    f"{quote(content)} is token {entry.id} in {key} of {self.folder.path / file}, "
+                    f"and token {before.id} in tokenizer_config.json. The ids must be equal."
                 )
             if before.id is None:
                 added[content] = dataclasses.replace(before, id=entry.id)
@@ -88,10 +82,12 @@ class TokenizerSettings:
         file = "tokenizer_config.json"
         entries = self.config.get("added_tokens_decoder") or {}
         if not isinstance(entries, dict):
-            raise ValueError(f"{self.folder / file}: added_tokens_decoder is no object of tokens.")
+            raise ValueError(
+                f"{self.folder.path / file}: added_tokens_decoder is no object of tokens."
+            )
         for number, token in entries.items():
             if not (number.isascii() and number.isdecimal()) or len(number) > 10:
-                raise ValueError(f"{self.folder / file}: {quote(number)} is no token id.")
+                raise ValueError(f"{self.folder.path / file}: {quote(number)} is no token id.")
             yield file, "added_tokens_decoder", token, int(number)
         for file in NAMING:
             for key in LISTS:
@@ -100,7 +96,7 @@ class TokenizerSettings:
         file = "added_tokens.json"
         for token, number in self._read(file).items():
             if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-                raise ValueError(f"{self.folder / file}: {quote(number)} is no token id.")
+                raise ValueError(f"{self.folder.path / file}: {quote(number)} is no token id.")
             yield file, "a token", token, number
 
     @functools.cached_property
@@ -114,7 +110,7 @@ class TokenizerSettings:
         """The tokens of a list, or of an object with a name for each."""
         tokens = self._read(file).get(key) or []
         if not isinstance(tokens, (list, dict)):
-            raise ValueError(f"{self.folder / file}: {key} is {quote(tokens)}, not a list.")
+            raise ValueError(f"{self.folder.path / file}: {key} is {quote(tokens)}, not a list.")
         return list(tokens.values()) if isinstance(tokens, dict) else tokens
 
     def _entry(self, token, file, key, number):
@@ -124,7 +120,7 @@ class TokenizerSettings:
         flags = {name: token[name] for name in ("special", *FLAGS) if name in token}
         for name, flag in flags.items():
             if not isinstance(flag, bool):
-                where = f"{self.folder / file}: {key} has {name} {quote(flag)}"
+                where = f"{self.folder.path / file}: {key} has {name} {quote(flag)}"
                 raise ValueError(f"{where}, not true or false.")
         return Added(number, flags.pop("special", False), flags)
 
@@ -143,23 +139,23 @@ class TokenizerSettings:
         """The value of a switch in tokenizer_config.json: True, False, or None."""
         value = self.config.get(name)
         if not isinstance(value, (bool, type(None))):
-            where = f"{self.folder / 'tokenizer_config.json'}: {name}"
+            where = f"{self.folder.path / 'tokenizer_config.json'}: {name}"
             raise ValueError(f"{where} is {quote(value)}, not true, false or null.")
         return value
 
     def _read(self, file):
-        if file not in self._objects:
-            self._objects[file] = read_object(self.folder / file, self.folder)
-        return self._objects[file]
+        return self.config if file == "tokenizer_config.json" else self.folder.json(file)
 
     def _content(self, token, file, key):
         """A token is written as a string, or as an object of its content and how it is matched."""
         content = token.get("content") if isinstance(token, dict) else token
         if not isinstance(content, str) or not content:
-            raise ValueError(f"{self.folder / file}: {key} is {quote(token)}, which is no token.")
+            raise ValueError(
+                f"{self.folder.path / file}: {key} is {quote(token)}, which is no token."
+            )
         try:
             content.encode()
         except UnicodeEncodeError:
-            where = self.folder / file
+            where = self.folder.path / file
             raise ValueError(f"{where}: {key} has half a surrogate pair: {quote(token)}.") from None
         return content

@@ -19,8 +19,8 @@ class Tokens:
     """The vocabulary of a tokenizer: see `Tokenizer`, whose arguments these are."""
 
     def __init__(self, path, lowercase, strip_accents, vocabulary, special_in_text, pre_tokenize):
-        file = None if path is None else find_tokenizer(path)
-        settings = None if file is None else TokenizerSettings(file.parent)
+        file, folder = (None, None) if path is None else find_tokenizer(path)
+        settings = None if file is None else TokenizerSettings(folder)
         # As the file has it, to be saved again. How texts are read is the reader's choice.
         self._loaded, self._names = load(file, settings, lowercase, strip_accents, vocabulary)
         self._source = file or "vocabulary="

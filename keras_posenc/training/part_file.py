@@ -7,7 +7,6 @@ import os
 import pathlib
 
 from keras_posenc import backend
-from keras_posenc.checkpoints.folder import LOCK, owned
 from keras_posenc.files import saved_records as e
 from keras_posenc.files.side_files import (
     check_folder_is_ours,
@@ -18,6 +17,7 @@ from keras_posenc.files.side_files import (
 )
 from keras_posenc.files.untrusted import check_inside, read_json
 from keras_posenc.files.writing import check_place, make_folder, named, open_regular, write_text
+from keras_posenc.folders.written import LOCK, owned
 from keras_posenc.training.progress import Progress, printer
 from keras_posenc.training.runs import check_same_run, environment
 

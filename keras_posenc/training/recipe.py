@@ -93,7 +93,7 @@ class Recipe:
         else:
             usual = Optimizer().filled(**self.usual(vars(self))).record()
             optimizer = {**usual, "optimizer": optimizer}
-        settings |= {"extension": extension, **vars(self.source), **optimizer}
+        settings |= {"extension": extension, **self.source.record(), **optimizer}
         # Another model may be written to the path between two calls.
         settings["weights"] = self.source.fingerprint()
         return described({**settings, **environment(), **texts})

@@ -15,11 +15,11 @@ import time
 
 import keras
 
-from keras_posenc.checkpoints.folder import owned, replacing_together
-from keras_posenc.checkpoints.reader import folder_of, weight_files
 from keras_posenc.files import saved_records as e
 from keras_posenc.files.untrusted import check_inside, quote, read_json, shorten
 from keras_posenc.files.writing import is_same, write_text
+from keras_posenc.folders.folder import Folder
+from keras_posenc.folders.written import owned, replacing_together
 from keras_posenc.models.extension import Extension
 from keras_posenc.processes.together import by_first, is_first, together
 from keras_posenc.training.progress import Progress, printer
@@ -107,13 +107,14 @@ class _Directory:
         """Refuses a directory with weights that no run here made, before anything is written."""
         source = self.record.get("checkpoint")
         weights = self.record.get("weights")  # else the path leads to none, which opening it tells
-        if weights is not None and is_same(self.path, folder_of(source)):
+        if weights is not None and is_same(self.path, Folder.of(source).path):
             raise ValueError(
                 f"{self.path} holds the checkpoint that the run starts from: give another output."
             )
         if self.overwrite or self.recipe.exists():
             return
-        for file in weight_files(self.path):
+        folder = Folder.of(self.path)
+        for file in folder.weights if folder.is_directory else ():
             raise ValueError(
                 f"{self.path} holds a {file.name} without the recipe.json of its run: give another "
                 "output, or overwrite=True (--overwrite) to replace it."

@@ -1,11 +1,11 @@
 """Where a run starts: the weights, the config and the tokenizer of a pretrained encoder."""
 
 import dataclasses
+import functools
 import os
 
 from keras_posenc.checkpoints import open_checkpoint
-from keras_posenc.checkpoints.fingerprint import fingerprint
-from keras_posenc.checkpoints.reader import folder_of
+from keras_posenc.folders.folder import Folder
 from keras_posenc.models.config_file import read_config
 from keras_posenc.text import Tokenizer
 from keras_posenc.training.settings import Former, Settings
@@ -19,8 +19,8 @@ class Source(Settings):
     Functions take the path of a directory in its place, if that has all of them.
 
     Args:
-        checkpoint: str. Path of the weights, or of a directory. For `stretch`, a model of
-            `build_transformer_model`, too, with `tokenizer`.
+        checkpoint: str or `Folder`. Path of the weights, or of a directory. For `stretch`, a model
+            of `build_transformer_model`, too, with `tokenizer`.
         config: str. Path of the config; by default in the directory of `checkpoint`.
         tokenizer: str. Path of the tokenizer; by default in the directory of `checkpoint`.
         model: str. Family of the checkpoint; by default the one its config names.
@@ -43,6 +43,8 @@ class Source(Settings):
         for name in ("config", "tokenizer"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, str(getattr(self, name)))
+        if isinstance(self.checkpoint, Folder):
+            vars(self)["folder"] = self.checkpoint
         if isinstance(self.checkpoint, os.PathLike):
             object.__setattr__(self, "checkpoint", str(self.checkpoint))
 
@@ -51,27 +53,30 @@ class Source(Settings):
         """Returns the source that a value describes: a `Source`, or what has everything in it."""
         return given if isinstance(given, cls) else cls(given)
 
+    def record(self):
+        """Returns the fields, as the record of a run has them."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
     def fingerprint(self):
         """Returns a hash of the weights; None of a model in memory."""
-        is_path = isinstance(self.checkpoint, (str, os.PathLike))
-        return fingerprint(self.checkpoint) if is_path else None
+        return self.folder.fingerprint if isinstance(self.checkpoint, str) else None
 
-    @property
-    def config_path(self):
-        """Where the config is."""
-        return self.config or folder_of(self.checkpoint)
+    @functools.cached_property
+    def folder(self):
+        """The `Folder` of the checkpoint."""
+        return Folder.of(self.checkpoint)
 
     def read_config(self):
         """Returns the `Config`."""
-        return read_config(self.config_path, self.model)
+        return read_config(self.config or self.folder, self.model)
 
     def open_weights(self):
         """Returns the weights, as `open_checkpoint` does."""
-        return open_checkpoint(self.checkpoint)
+        return open_checkpoint(self.folder)
 
     def read_tokenizer(self, config):
         """Returns the `Tokenizer`, whose tokens must all have a row in the table of `config`."""
-        tokenizer = Tokenizer(self.tokenizer or folder_of(self.checkpoint))
+        tokenizer = Tokenizer(self.tokenizer or self.folder)
         check_table(tokenizer, config.vocab_size)
         return tokenizer
 

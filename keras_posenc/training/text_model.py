@@ -11,10 +11,10 @@ import numpy as np
 from keras_posenc import backend
 from keras_posenc.arguments import checks
 from keras_posenc.checkpoints import save_checkpoint
-from keras_posenc.checkpoints.embedder_files import embedder_files
-from keras_posenc.checkpoints.folder import replacing_together
 from keras_posenc.files.untrusted import quote
-from keras_posenc.files.writing import make_folder, replacing, write_text
+from keras_posenc.files.writing import replacing, write_text
+from keras_posenc.folders.finetuned import LABELS, MODEL, SETTINGS, SIDES
+from keras_posenc.folders.written import embedder_files, replacing_together, write_files
 from keras_posenc.models.inputs import inputs_of
 from keras_posenc.models.model import TransformerModel, model_on
 from keras_posenc.models.pooling import MaskedPooling
@@ -30,8 +30,6 @@ from keras_posenc.training.finetuning.tasks import TASKS
 from keras_posenc.training.progress import BatchProgress
 from keras_posenc.training.vocabulary_check import check_max_length, check_table
 
-# Where a directory has the settings: of a model for a task, and of any other.
-LABELS, SETTINGS = "labels.json", "text_model.json"
 INPUTS = ("token_ids", "segment_ids")
 FIELDS = {  # of a file, and what they are called here
     "max_length": "max_length",
@@ -39,7 +37,6 @@ FIELDS = {  # of a file, and what they are called here
     "labels": "label_names",
     "prompt": "prompt",
 }
-SIDES = ("query", "document")
 
 
 @dataclasses.dataclass
@@ -270,7 +267,7 @@ class TextModel:
         name = SETTINGS if self.task is None else LABELS
         with replacing_together(pathlib.Path(directory)) as folder:
             # A finished model does not need the optimizer's two copies of its weights.
-            with replacing(folder / "model.keras") as partial:
+            with replacing(folder / MODEL) as partial:
                 saved = self.model
                 if self.task is not None:
                     saved = model_on(saved, saved.outputs, saved.name)
@@ -310,9 +307,7 @@ class TextModel:
             width = self.model.transformer.config.hidden_size
             prompts = self.prompts or dict.fromkeys(SIDES, self.prompt)
             files = embedder_files(pooling.pooling, width, self.max_length, prompts)
-            for path, content in files.items():
-                make_folder((pathlib.Path(directory) / path).parent)
-                write_text(pathlib.Path(directory) / path, content)
+            write_files(pathlib.Path(directory), files)
         return written
 
 

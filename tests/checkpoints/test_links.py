@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from keras_posenc import build_transformer_model
-from keras_posenc.checkpoints.folder import newest
 from keras_posenc.files.untrusted import check_inside
+from keras_posenc.folders.folder import Folder
 from keras_posenc.models.config_file import read_config
 from keras_posenc.retrieval import embed
 from keras_posenc.text import Tokenizer
@@ -134,4 +134,5 @@ def test_links_to_nothing_and_in_circles(tmp_path):
     for name, target in {"a": "b", "b": "a", "c": "nothing"}.items():
         (tmp_path / "model" / name).symlink_to(target)
         check_inside(tmp_path / "model" / name, tmp_path / "model")
-        assert not newest(tmp_path / "model", name).exists()
+        folder = Folder.of(tmp_path / "model")
+        assert not folder.has(folder.newest(name))

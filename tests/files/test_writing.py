@@ -10,7 +10,6 @@ import threading
 import pytest
 from file_processes import start_process
 
-from keras_posenc.checkpoints import folder
 from keras_posenc.files import writing
 from keras_posenc.files.writing import (
     check_place,
@@ -21,6 +20,7 @@ from keras_posenc.files.writing import (
     temporary_folder,
     write_text,
 )
+from keras_posenc.folders import written
 from keras_posenc.text import Tokenizer
 
 pytestmark = pytest.mark.once
@@ -80,8 +80,8 @@ def tokenizer_folder(tmp_path):
 
 
 def runs(output):
-    with folder.owned(output):
-        with folder.replacing_together(output) as new:
+    with written.owned(output):
+        with written.replacing_together(output) as new:
             (new / "a").write_text("new")
 
 
@@ -137,7 +137,7 @@ def test_files_of_the_user_under_names_of_a_run_stay(output, name):
     assert (path if path.is_file() else path / "a").read_text() == "mine"
     if name == ".results":
         with pytest.raises(ValueError, match="it holds files that no run wrote"):
-            with folder.replacing_together(output) as new:
+            with written.replacing_together(output) as new:
                 (new / "a").write_text("new")
         (output / "recipe.json").write_text("{}")  # as a run of an earlier version left it
         runs(output)
@@ -170,7 +170,7 @@ def test_results_replace_whatever_has_their_name(precious, output, old, new):
     else:
         path.mkdir()
         (path / "old").write_text("old")
-    with folder.replacing_together(output) as results:
+    with written.replacing_together(output) as results:
         place = results / "1_Pooling"
         if new == "folder":
             place.mkdir()
@@ -228,7 +228,7 @@ def test_writers_of_one_folder_at_once(output):
 
     def work(number):
         for _ in range(5):
-            with folder.replacing_together(output) as new:
+            with written.replacing_together(output) as new:
                 for name in "abc":
                     (new / name).write_text(str(number))
 
@@ -244,14 +244,14 @@ def test_a_run_that_starts_leaves_others_temporary_files(output):
     (output / ".partial-abcd_123" / "half").write_text("half")
     with replacing(output / "report.html") as partial:
         partial.write_text("page")
-        with folder.owned(output):
+        with written.owned(output):
             assert {path.name for path in output.iterdir()} == {partial.parent.name, ".lock"}
     assert (output / "report.html").read_text() == "page"
 
 
 def test_the_mode_of_files_is_that_of_other_files(output):
     write_text(output / "a", "text")
-    with folder.replacing_together(output) as new:
+    with written.replacing_together(output) as new:
         (new / "folder").mkdir()
         (new / "b").write_text("text")
     (output / "usual").write_text("text")
@@ -271,7 +271,7 @@ def test_others_cannot_enter_a_temporary_folder(output):
 
 FORKS = """
     import os, pathlib, sys, time
-    from keras_posenc.checkpoints.folder import owned
+    from keras_posenc.folders.written import owned
     with owned(pathlib.Path(sys.argv[1])):
         if os.fork() == 0:
             print(os.getpid(), flush=True)
@@ -286,26 +286,26 @@ def test_a_fork_does_not_keep_the_lock(output):
         child = int(process.stdout.readline())
         process.wait()
         os.kill(child, 0)  # it is there
-        with folder.owned(output):
+        with written.owned(output):
             pass
         process.stdin.close()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_the_end_of_a_fork_does_not_free_the_lock(output):
-    with folder.owned(output):
+    with written.owned(output):
         if (child := os.fork()) == 0:
             os._exit(0)
         os.waitpid(child, 0)
         with pytest.raises(BlockingIOError, match="is in use by another run"):
-            with folder.owned(output):
+            with written.owned(output):
                 pass
 
 
 def test_the_copy_of_a_fork_that_has_not_begun_does_not_keep_the_lock(output):
-    with folder.owned(output):
+    with written.owned(output):
         copies = [os.dup(number) for number in writing._LOCKS]
-    with folder.owned(output):
+    with written.owned(output):
         pass
     assert copies
     for number in copies:

@@ -81,7 +81,7 @@ def test_a_name_on_the_hub_is_answered_by_its_download(opener, kind, tmp_path, m
     ["inspect", "convert X out", "embed X texts.txt --output a.npy", "predict X --file texts.txt",
      "evaluate X table.tsv", "finetune X table.tsv out", "pretrain X texts.txt out",
      "stretch X texts.txt out", "search X vectors.npy one", "rerank X one texts.txt",
-     "mine X pairs.tsv out.jsonl", "bench passkey X", "plot similarity X", "plot gates X --text a"],
+     "mine X pairs.tsv out.jsonl", "plot similarity X", "plot gates X --text a"],
 )  # fmt: skip
 def test_the_command_line_answers_as_well(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from keras_posenc.folders.folder import Folder
 from keras_posenc.retrieval import (
     DenseEmbedder,
     Embedder,
@@ -64,7 +65,7 @@ def modules(*kinds):
 def test_the_kind_is_read_from_the_directory(tmp_path, files, kind):
     for name, content in files.items():
         (tmp_path / name).write_text(json.dumps(content))
-    assert kind_of(tmp_path) is kind
+    assert kind_of(Folder.of(tmp_path)) is kind
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from keras_posenc import embed, embedder
+from keras_posenc.folders.folder import Folder
 from keras_posenc.losses import MarginMSE, MaxSimRanking
 from keras_posenc.retrieval import LateInteraction, MultiVectors, Vectors, maxsim, open_embedder
 from keras_posenc.retrieval.late_interaction.files import read_late_interaction
@@ -282,8 +283,8 @@ def test_a_switch_is_true_or_false(name, file, key, colberts, tmp_path):
         given = given if name == "native" else {key: value}
         (tmp_path / file).write_text(json.dumps(settings | given))
         if isinstance(value, bool):
-            switch[value] = read_late_interaction(tmp_path)[1:]
+            switch[value] = read_late_interaction(Folder.of(tmp_path))[1:]
             continue
         with pytest.raises(ValueError, match=f"`{key}` must be true or false. Found "):
-            read_late_interaction(tmp_path)
+            read_late_interaction(Folder.of(tmp_path))
     assert switch[True] != switch[False]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_posenc import embed
-from keras_posenc.checkpoints.model_settings import MODEL_CONFIG
+from keras_posenc.folders.sentence_transformers import MODEL_CONFIG
 from keras_posenc.retrieval import (
     LateInteraction,
     SparseEmbedder,

@@ -16,14 +16,7 @@ from keras_posenc.files.untrusted import (
     read_bytes,
     shorten,
 )
-
-PACKAGE = re.compile(r"keras_(?:hub|nlp)>(\w+)")
-WEIGHTS, SHARDS = "model.weights.h5", "model.weights.json"
-
-
-def is_preset(values):
-    """Whether the object of a config.json is a model as Keras writes it, and not a config."""
-    return isinstance(values, dict) and isinstance(values.get("registered_name"), str)
+from keras_posenc.folders.keras_hub import PACKAGE, WEIGHTS, is_preset
 
 
 def backbone_of(values, where):
@@ -75,18 +68,11 @@ def read_preset_config(values, where):
     return ours
 
 
-def find_weights(folder):
-    """The file of a preset's weights, or None."""
-    found = [folder / name for name in (WEIGHTS, SHARDS) if (folder / name).is_file()]
-    if found:
-        check_inside(found[0], folder)
-    return found[0] if found else None
-
-
-def read_preset(path):
+def read_preset(folder, path):
     """The weights of a preset, memory-mapped.
 
     Args:
+        folder: `Folder`.
         path: `pathlib.Path` of model.weights.h5, or of the index of several.
 
     Returns:
@@ -96,10 +82,7 @@ def read_preset(path):
     Raises:
         ImportError: without h5py.
     """
-    folder = path.parent
-    config = folder / "config.json"
-    check_inside(config, folder)
-    values = parse_json(read_bytes(config)) if config.is_file() else None
+    values, config = folder.json("config.json"), folder.path / "config.json"
     if not is_preset(values):
         raise ValueError(
             f"{path} is an HDF5 file without the config.json of a KerasHub preset beside it: save "
@@ -109,7 +92,7 @@ def read_preset(path):
     files = [path] if path.name == WEIGHTS else _shards(path)
     arrays = {}
     for file in files:
-        check_inside(file, folder)
+        check_inside(file, folder.path)
         arrays |= _read(file, BACKBONES[name])
     return shifted(arrays, BACKBONES[name]), name
 

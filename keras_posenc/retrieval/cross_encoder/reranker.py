@@ -1,19 +1,18 @@
 """Cross-encoders: a query and a document read together, and a score of how well they match."""
 
 import json
-import pathlib
 
 import keras
 import numpy as np
 
-from keras_posenc.checkpoints.model_settings import MODEL_CONFIG, read_model_config
-from keras_posenc.checkpoints.sentence_transformers import (
-    ACTIVATIONS,
-    CROSS_ENCODER,
-    read_modules,
-    sentence_transformers_files,
-)
 from keras_posenc.files.untrusted import quote
+from keras_posenc.folders.sentence_transformers import (
+    CROSS_ENCODER,
+    MODEL_CONFIG,
+    check_activation,
+    read_modules,
+)
+from keras_posenc.folders.written import sentence_transformers_files
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.retrieval.embedder import Embedder, remembered
 from keras_posenc.retrieval.former import former_arguments
@@ -25,7 +24,6 @@ from keras_posenc.text import TextBatches
 from keras_posenc.text.documents import check_list, kind_of_all
 from keras_posenc.text.shapes import longest_length, shape_options
 from keras_posenc.training.finetuning.task import check_encoded
-from keras_posenc.training.saved_models import is_finetuned, max_length_of
 from keras_posenc.training.text_model import TextModel, check_chunks
 
 IDENTITY = "torch.nn.modules.linear.Identity"
@@ -108,7 +106,6 @@ class Reranker(Embedder):
                 f'reading="chunks:256". Received: reading={str(reading)!r}'
             )
         check_chunks(reading and str(reading), max_length)
-        self.directory = pathlib.Path(directory)
         length = max_length if reading is None else reading.size
         trained = open_finetuned(
             directory, length, token_budget, extension=extension, label_names=label_names
@@ -124,7 +121,7 @@ class Reranker(Embedder):
                 label_names=label_names,
                 **arguments,
             )
-            self.activation = _activation(transformer, model)
+            self.activation = _activation(directory, model)
         else:
             if trained.kind.problem_type is None:
                 raise ValueError(
@@ -249,10 +246,10 @@ class Reranker(Embedder):
             list of the paths written.
         """
         length, cuts = self.max_length, self.reading is None  # the size of chunks cuts no text
-        trained = is_finetuned(self.directory)
+        trained = self.folder.finetuned
         if trained and not cuts:
-            length, cuts = max_length_of(self.directory), True
-        files = sentence_transformers_files(self.directory, length if cuts else None, CROSS_ENCODER)
+            length, cuts = trained["max_length"], True
+        files = sentence_transformers_files(self.folder, length if cuts else None, CROSS_ENCODER)
         if trained:  # without a name, the activation of one output is a sigmoid
             files[MODEL_CONFIG] = json.dumps({"activation_fn": IDENTITY}).encode()
         return save_as_read(self.model, self.tokenizer, length, files, directory, cuts=cuts)
@@ -299,21 +296,9 @@ def check_one_output(reranker, function):
     )
 
 
-def _activation(transformer, model):
+def _activation(folder, model):
     """The name of the activation: the directory's, else the default for the number of outputs."""
-    config = model.transformer.config.source or {}
-    nested = config.get("sentence_transformers")
-    candidates = [
-        read_model_config(transformer.index.parent).get("activation_fn"),
-        nested.get("activation_fn") if isinstance(nested, dict) else None,
-        config.get("sbert_ce_default_activation_function"),
-    ]
-    named = next((name for name in candidates if name is not None), None)
+    named = folder.activation
     if named is None:
         return "sigmoid" if model.output_shape[-1] == 1 else "linear"
-    if not isinstance(named, str) or named not in ACTIVATIONS:
-        raise ValueError(
-            f"{transformer.index.parent}: the activation {quote(named)} is not supported; those "
-            f"are: {', '.join(ACTIVATIONS)}."
-        )
-    return ACTIVATIONS[named]
+    return check_activation(named, folder)

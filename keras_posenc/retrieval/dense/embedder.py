@@ -7,17 +7,14 @@ import pathlib
 
 import numpy as np
 
-from keras_posenc.checkpoints.model_settings import (
+from keras_posenc.folders.finetuned import SIDES
+from keras_posenc.folders.sentence_transformers import (
     MODEL_CONFIG,
-    read_model_config,
+    read_pooling,
     read_similarity,
     read_size,
 )
-from keras_posenc.checkpoints.sentence_transformers import (
-    read_modules,
-    read_pooling,
-    sentence_transformers_files,
-)
+from keras_posenc.folders.written import sentence_transformers_files
 from keras_posenc.metrics.scores import unit_rows
 from keras_posenc.models.heads import features_before_head
 from keras_posenc.models.model import model_on
@@ -39,8 +36,7 @@ from keras_posenc.text.documents import kind_of_all
 from keras_posenc.text.offsets import check_texts
 from keras_posenc.text.shapes import shape_options
 from keras_posenc.training.finetuning.task import check_encoded
-from keras_posenc.training.saved_models import max_length_of
-from keras_posenc.training.text_model import SIDES, TextModel, check_chunks
+from keras_posenc.training.text_model import TextModel, check_chunks
 
 # The similarities of sentence-transformers that are computed: whether vectors are compared at
 # length 1.
@@ -119,7 +115,7 @@ class DenseEmbedder(Embedder, TextModel):
                 features = model_on(model, features_before_head(model), "features")
                 model = embedder(features, normalize=False)
         else:
-            transformer, pooling, *_ = read_modules(directory)
+            transformer, pooling, *_ = directory.modules
             tokenizer, length, arguments = read_encoder(
                 transformer, max_length=length, extension=extension
             )
@@ -127,9 +123,9 @@ class DenseEmbedder(Embedder, TextModel):
             self._leaves_prompts_out = not read_pooling(pooling)[1]
             default = choose_prompt(directory, prompt)
             if dimension is None:
-                dimension = read_size(read_model_config(directory), "truncate_dim")
+                dimension = read_size(directory.settings, "truncate_dim")
                 dimension = dimension and min(dimension, model.output_shape[-1])
-        self.directory, self.reading, self.dimension = pathlib.Path(directory), reading, dimension
+        self.reading, self.dimension = reading, dimension
         self._given_prompt = prompt
         self.sides = dict.fromkeys(SIDES, default)
         if prompt is None:
@@ -183,7 +179,7 @@ class DenseEmbedder(Embedder, TextModel):
         chunked = isinstance(documents, ChunkVectors)
         vectors = documents.vectors if chunked else documents
         check_width(queries, vectors)
-        if read_similarity(self.directory, self.similarities):
+        if read_similarity(self.folder, self.similarities):
             queries, vectors = unit_rows(queries), unit_rows(vectors)
         scores = queries @ vectors.T
         if not chunked:
@@ -209,10 +205,9 @@ class DenseEmbedder(Embedder, TextModel):
             self._trained_as_opened().save(directory)
             return sorted(str(path) for path in pathlib.Path(directory).iterdir())
         cuts = not isinstance(self.reading, Chunks)  # whose size cuts no text
-        files = sentence_transformers_files(self.directory, self.max_length if cuts else None)
-        modules = read_modules(self.directory)
-        files |= module_arrays(self.directory, modules, self.model, files)
-        settings = read_model_config(self.directory)
+        files = sentence_transformers_files(self.folder, self.max_length if cuts else None)
+        files |= module_arrays(self.folder.modules, self.model, files)
+        settings = dict(self.folder.settings)
         if self._given_prompt is not None:
             prompts = {**(settings.get("prompts") or {}), **dict.fromkeys(SIDES, self.prompt)}
             settings |= {"prompts": prompts, "default_prompt_name": "document"}
@@ -228,7 +223,7 @@ class DenseEmbedder(Embedder, TextModel):
         trained = self._trained
         changes = {}
         if isinstance(self.reading, Chunks):  # whose size cuts no text
-            changes["max_length"] = max_length_of(self.directory)
+            changes["max_length"] = self.folder.finetuned["max_length"]
         if self._given_prompt is not None:
             changes["prompt"] = self.prompt
             changes["prompts"] = dict(self.sides) if trained.kind.embeds else None

@@ -2,7 +2,6 @@
 
 import copy
 import dataclasses
-import pathlib
 
 import numpy as np
 
@@ -87,7 +86,7 @@ class LateInteraction(Embedder):
         extension=None,
         token_budget=8192,
     ):
-        self.directory, self.token_budget = pathlib.Path(directory), token_budget
+        self.token_budget = token_budget
         modules, query, document = read_late_interaction(directory)
         transformer, *modules = modules
         if max_length is not None:
@@ -210,17 +209,17 @@ class LateInteraction(Embedder):
         Returns:
             list of the paths written.
         """
-        files = files_of(self.directory, self.query, self.document)
+        files = files_of(self.folder, self.query, self.document)
         finish = None
-        if is_stanford(self.directory):
+        if is_stanford(self.folder):
             (dense,) = (layer for layer in self.model.layers if layer.name.startswith("Dense-"))
 
             def finish(folder):
-                to_stanford(folder, self.directory, layer_arrays(dense))
+                to_stanford(folder, self.folder, layer_arrays(dense))
 
         else:
-            modules = read_late_interaction(self.directory)[0]
-            files |= module_arrays(self.directory, modules, self.model, files)
+            modules = read_late_interaction(self.folder)[0]
+            files |= module_arrays(modules, self.model, files)
         length = max(self.query.length, self.document.length)
         transformer = self.model.transformer
         return save_as_read(transformer, self.tokenizer, length, files, directory, finish)

@@ -2,31 +2,26 @@
 
 import dataclasses
 import json
-import pathlib
 import string
 
 import numpy as np
 
-from keras_posenc.checkpoints.model_settings import (
-    MODEL_CONFIG,
-    prompt_of_side,
-    read_model_config,
-    read_prompts,
-    read_size,
-)
 from keras_posenc.checkpoints.reader import open_checkpoint
 from keras_posenc.checkpoints.safetensors import write_safetensors
-from keras_posenc.checkpoints.sentence_transformers import (
+from keras_posenc.files.untrusted import parse_json, quote, read_object
+from keras_posenc.folders.sentence_transformers import (
     LATE_INTERACTION,
+    MODEL_CONFIG,
     MODULES,
     TRANSFORMER_CONFIGS,
     Module,
     is_embedder,
+    prompt_of_side,
     read_longest,
     read_modules,
-    sentence_transformers_files,
+    read_size,
 )
-from keras_posenc.files.untrusted import parse_json, quote, read_object
+from keras_posenc.folders.written import sentence_transformers_files
 
 METADATA = "artifact.metadata"
 STANFORD = "HF_ColBERT"
@@ -59,20 +54,16 @@ class Side:
     skipped: tuple = ()
 
 
-def is_stanford(directory):
+def is_stanford(folder):
     """Whether a directory was written by Stanford's ColBERT."""
-    directory = pathlib.Path(directory)
-    path = directory / "config.json"
-    if is_embedder(directory) or not path.is_file():
-        return False
-    return STANFORD in (read_object(path, directory).get("architectures") or [])
+    return not is_embedder(folder) and STANFORD in (folder.config.get("architectures") or [])
 
 
-def read_late_interaction(directory):
+def read_late_interaction(folder):
     """Reads what a directory of late interaction consists of, and how it reads texts.
 
     Args:
-        directory: str or path.
+        folder: `Folder`.
 
     Returns:
         `(modules, query, document)`: a list of `Module`, the transformer first, and two `Side`.
@@ -80,41 +71,39 @@ def read_late_interaction(directory):
     Raises:
         FileNotFoundError: if there is no such directory, or a part of it is missing.
     """
-    directory = pathlib.Path(directory)
-    if is_stanford(directory):
-        transformer = Module("Transformer", directory, {}, directory / MODULES)
-        return [transformer, *_inline_modules(directory)], *_stanford(directory)
-    if directory.is_dir() and not is_embedder(directory):
+    if is_stanford(folder):
+        transformer = Module("Transformer", folder, {})
+        return [transformer, *_inline_modules(folder)], *_stanford(folder)
+    if folder.is_directory and not is_embedder(folder):
         raise ValueError(
-            f"{directory} has neither {MODULES} nor the architecture {STANFORD}, so it has no "
+            f"{folder} has neither {MODULES} nor the architecture {STANFORD}, so it has no "
             "projection of its tokens: give a directory of sentence-transformers' "
             "MultiVectorEncoder, of PyLate or of Stanford's ColBERT."
         )
-    modules = read_modules(directory, LATE_INTERACTION)
-    config = read_model_config(directory)
+    modules = read_modules(folder, LATE_INTERACTION)
+    config = folder.settings
     pylate = [key for key in ("query_prefix", "document_prefix", "query_length") if key in config]
-    sides = _pylate(directory, config) if pylate else _native(directory, modules)
+    sides = _pylate(folder, config) if pylate else _native(folder, modules)
     return modules, *sides
 
 
-def files_of(directory, query, document):
+def files_of(folder, query, document):
     """What lies around the transformer of a directory, with the lengths of two sides.
 
     Args:
-        directory: str or path.
+        folder: `Folder`.
         query, document: `Side`.
 
     Returns:
         dict path -> bytes.
     """
-    directory = pathlib.Path(directory)
     lengths = {"query_length": query.length, "document_length": document.length}
-    if is_stanford(directory):
-        settings = _metadata(directory)
+    if is_stanford(folder):
+        settings = folder.json(METADATA)
         settings |= {"query_maxlen": query.expand, "doc_maxlen": document.length}
         return {METADATA: json.dumps(settings, indent=4).encode()}
-    files = sentence_transformers_files(directory, document.length, LATE_INTERACTION)
-    path = MODEL_CONFIG if "query_length" in read_model_config(directory) else None
+    files = sentence_transformers_files(folder, document.length, LATE_INTERACTION)
+    path = MODEL_CONFIG if "query_length" in folder.settings else None
     path = path or TRANSFORMER_CONFIGS[0]
     settings = parse_json(files[path])
     settings |= {key: lengths[key] for key in lengths if settings.get(key) is not None}
@@ -144,25 +133,21 @@ def to_stanford(folder, source, projection):
     (folder / "config.json").write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
 
 
-def _inline_modules(directory):
+def _inline_modules(folder):
     """The modules behind a Stanford encoder, whose projection is in the file of its weights."""
-    checkpoint = open_checkpoint(directory)
+    checkpoint = open_checkpoint(folder)
     if PROJECTION not in checkpoint:
-        raise ValueError(f"{directory} has no {PROJECTION}, the projection of its tokens.")
+        raise ValueError(f"{folder} has no {PROJECTION}, the projection of its tokens.")
     config = {"activation_function": "torch.nn.modules.linear.Identity"}
-    arrays, index = {PROJECTION: checkpoint[PROJECTION]}, directory / MODULES
+    arrays = {PROJECTION: checkpoint[PROJECTION]}
     return [
-        Module("Dense", directory, config, index, arrays),
-        Module("Normalize", directory, {}, index),
+        Module("Dense", folder, config, arrays),
+        Module("Normalize", folder, {}),
     ]
 
 
-def _metadata(directory):
-    return read_object(directory / METADATA, directory)
-
-
-def _stanford(directory):
-    settings = _metadata(directory)
+def _stanford(folder):
+    settings = folder.json(METADATA)
     punctuation = _switch(settings, "mask_punctuation", True)
     expand = read_size(settings, "query_maxlen", QUERY_LENGTH)
     query = Side(
@@ -179,8 +164,8 @@ def _stanford(directory):
     return query, document
 
 
-def _pylate(directory, config):
-    prompts, _ = read_prompts(directory)
+def _pylate(folder, config):
+    prompts, _ = folder.prompts
     length = read_size(config, "query_length", QUERY_LENGTH)
     query = Side(
         marker=_text(config, "query_prefix"),
@@ -198,13 +183,13 @@ def _pylate(directory, config):
     return query, document
 
 
-def _native(directory, modules):
-    prompts, default = read_prompts(directory)
+def _native(folder, modules):
+    prompts, default = folder.prompts
     settings, longest = modules[0].config, read_longest(modules[0])
     mask = next((module.config for module in modules if module.kind == "MultiVectorMask"), {})
     tasks = mask.get("skiplist_tasks", ["document"])
     if mask.get("keep_only_token_ids") is not None:
-        raise ValueError(f"{directory}: keep_only_token_ids is for images, and is not supported.")
+        raise ValueError(f"{folder}: keep_only_token_ids is for images, and is not supported.")
     skipped, sides = _words(mask, ()), []
     for task in ("query", "document"):
         expansion = settings.get("query_expansion") if task == "query" else None
@@ -214,15 +199,15 @@ def _native(directory, modules):
             skipped=skipped if task in tasks else (),
         )
         if expansion is not None:
-            side = _expanded(directory, side, expansion, longest)
+            side = _expanded(folder, side, expansion, longest)
         sides.append(side)
     return sides
 
 
-def _expanded(directory, side, expansion, longest):
+def _expanded(folder, side, expansion, longest):
     if not isinstance(expansion, dict) or expansion.get("strategy") not in STRATEGIES:
         raise ValueError(
-            f"{directory}: query_expansion must have a strategy, one of {STRATEGIES}. Found "
+            f"{folder}: query_expansion must have a strategy, one of {STRATEGIES}. Found "
             f"{quote(expansion)}."
         )
     expand = read_size(expansion, "length", QUERY_LENGTH)

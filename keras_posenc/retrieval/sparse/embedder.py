@@ -1,17 +1,16 @@
 """Sparse vectors (SPLADE): a weight for each token of the vocabulary, most of them 0."""
 
-import pathlib
-
 import numpy as np
 
 from keras_posenc.arguments import checks
-from keras_posenc.checkpoints.model_settings import PROMPT_NAMES, read_model_config, read_size
-from keras_posenc.checkpoints.sentence_transformers import (
+from keras_posenc.files.untrusted import quote
+from keras_posenc.folders.sentence_transformers import (
+    PROMPT_NAMES,
     SPARSE,
     read_modules,
-    sentence_transformers_files,
+    read_size,
 )
-from keras_posenc.files.untrusted import quote
+from keras_posenc.folders.written import sentence_transformers_files
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.retrieval.embedder import Embedder, remembered
 from keras_posenc.retrieval.former import former_arguments
@@ -80,8 +79,8 @@ class SparseEmbedder(Embedder):
         if max_active is not None:
             checks.whole("max_active", max_active)
         else:
-            max_active = read_size(read_model_config(directory), "max_active_dims")
-        self.directory, self.max_active = pathlib.Path(directory), max_active
+            max_active = read_size(directory.settings, "max_active_dims")
+        self.max_active = max_active
         transformer, pooling = read_modules(directory, SPARSE)
         tokenizer, length, arguments = read_encoder(
             transformer, max_length=max_length, extension=extension
@@ -126,7 +125,7 @@ class SparseEmbedder(Embedder):
         Returns:
             list of the paths written.
         """
-        files = sentence_transformers_files(self.directory, self.max_length, SPARSE)
+        files = sentence_transformers_files(self.folder, self.max_length, SPARSE)
         return save_as_read(self.model, self.tokenizer, self.max_length, files, directory)
 
     def encode(self, texts, side, verbose="auto"):

@@ -11,13 +11,9 @@ import keras
 import numpy as np
 
 from keras_posenc.arguments import checks
-from keras_posenc.checkpoints.model_settings import prompt_of_side, read_prompts
-from keras_posenc.checkpoints.sentence_transformers import (
-    read_modules,
-    read_pooling,
-    sentence_transformers_files,
-)
 from keras_posenc.files.untrusted import quote
+from keras_posenc.folders.sentence_transformers import prompt_of_side, read_modules, read_pooling
+from keras_posenc.folders.written import sentence_transformers_files
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.processes.together import check_processes, check_shared
 from keras_posenc.text import Texts
@@ -162,9 +158,11 @@ def contextualize(
     check_shared("output", output)
     checks.choice("language", language, ("auto", None, *LANGUAGES))
     checks.seed(seed)
-    modules = read_modules(checkpoint)
-    _check_pooling(modules, checkpoint)
-    source = Source(str(modules[0].folder))
+    embedder = Source.of(checkpoint)
+    folder = embedder.folder
+    modules = read_modules(folder)
+    _check_pooling(modules, folder)
+    source = embedder if modules[0].folder is folder else Source(modules[0].folder)
     old = source.read_config()
     train, held_out = _read(texts, test, text, seed)
     if language == "auto":
@@ -178,13 +176,13 @@ def contextualize(
             f"{', '.join(LANGUAGES)}, or names=0, which exchanges words. Received: "
             f"names={quote(names)}, and texts in no such language"
         )
-    recipe = ContextualRecipe.of(arguments, checkpoint=str(checkpoint), **chosen)
+    recipe = ContextualRecipe.of(arguments, checkpoint=embedder, **chosen)
     recipe.options(old)
-    prompt = prompt_of_side(*read_prompts(checkpoint), "document")
+    prompt = prompt_of_side(*folder.prompts, "document")
     tokenizer = Prompted(source.read_tokenizer(old), prompt)
     corpora = [_corpus(each, what, tokenizer, recipe)
                for each, what in ((train, "train"), (held_out, "measure"))]  # fmt: skip
-    files = sentence_transformers_files(checkpoint, max_length)
+    files = sentence_transformers_files(folder, max_length)
     with tempfile.TemporaryDirectory() as scratch:
         output = pathlib.Path(scratch) / "contextual" if output is None else output
         prepare = functools.partial(

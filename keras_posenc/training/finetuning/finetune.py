@@ -6,6 +6,7 @@ import pathlib
 
 from keras_posenc.arguments import checks
 from keras_posenc.files.writing import subfolder
+from keras_posenc.folders.finetuned import FILES
 from keras_posenc.processes.devices import on_devices
 from keras_posenc.processes.together import check_processes
 from keras_posenc.text import Texts
@@ -16,7 +17,6 @@ from keras_posenc.training.finetuning.tasks import FORMER_TASK
 from keras_posenc.training.finetuning.trainer import Trainer
 from keras_posenc.training.optimizer_settings import FORMER_OPTIMIZER
 from keras_posenc.training.runs import HELD_OUT, run_once, whence
-from keras_posenc.training.saved_models import FILES
 from keras_posenc.training.settings import former_settings
 from keras_posenc.training.source import FORMER_SOURCE, Source
 from keras_posenc.training.stretching.stretch import stretch

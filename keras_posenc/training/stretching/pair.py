@@ -3,6 +3,7 @@
 import dataclasses
 
 from keras_posenc.checkpoints import save_checkpoint
+from keras_posenc.folders.written import write_files
 from keras_posenc.models.config import RATES
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads_in import heads_in
@@ -57,6 +58,4 @@ class Pair:
         self._whole.config = dataclasses.replace(self._whole.config, **self._rates)
         save_checkpoint(self._whole, folder, positions=positions)
         tokenizer.save(folder)
-        for name, content in other_files.items():
-            (folder / name).parent.mkdir(exist_ok=True)
-            (folder / name).write_bytes(content)
+        write_files(folder, other_files)

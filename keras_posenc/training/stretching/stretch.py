@@ -10,7 +10,7 @@ import typing
 import keras
 
 from keras_posenc.checkpoints import save_checkpoint
-from keras_posenc.checkpoints.sentence_transformers import sentence_transformers_files
+from keras_posenc.folders.written import sentence_transformers_files
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.processes.together import check_processes, check_shared
 from keras_posenc.training.optimizer_settings import FORMER_OPTIMIZER
@@ -158,7 +158,7 @@ def stretch(
         recipe.options(old)  # refuses a length before the texts are read
         tokenizer = source.read_tokenizer(old)
         corpus = CorpusPieces(texts, test, tokenizer, recipe.train_length, seed, text)
-        other_files = _read_other_files(source.checkpoint, max_length, printer(verbose))
+        other_files = _read_other_files(source.folder, max_length, printer(verbose))
         output = pathlib.Path(scratch) / "stretched" if output is None else output
         prepare = functools.partial(
             Distillation, recipe, source, old, tokenizer, corpus, other_files
@@ -169,10 +169,10 @@ def stretch(
         return Stretched(build_transformer_model(output, model=source.model), report)
 
 
-def _read_other_files(checkpoint, max_length, print_line):
+def _read_other_files(folder, max_length, print_line):
     """What lies around the encoder in a directory of sentence-transformers: pooling, prompts."""
     try:
-        return sentence_transformers_files(checkpoint, max_length)
+        return sentence_transformers_files(folder, max_length)
     except (ValueError, FileNotFoundError) as error:
         print_line(f"The encoder alone is stretched, without what modules.json lists: {error}")
         return {}

@@ -1,27 +1,14 @@
 """Directories of sentence-transformers: `modules.json`, and what stands beside it."""
 
-import json
-import pathlib
 import typing
 
-from keras_posenc.checkpoints.model_settings import MODEL_CONFIG, read_model_config
-from keras_posenc.checkpoints.reader import open_checkpoint
-from keras_posenc.checkpoints.shards import is_plain
-from keras_posenc.files.untrusted import (
-    check_inside,
-    parse_json,
-    quote,
-    read_bytes,
-    read_object,
-    shorten,
-)
-from keras_posenc.folders.download import local_path
+from keras_posenc.files.untrusted import parse_json, quote, shorten
 from keras_posenc.folders.hub_names import from_hub
-from keras_posenc.folders.lora import base_of
+from keras_posenc.folders.shards import is_plain
 
 MODULES = "modules.json"
+MODEL_CONFIG = "config_sentence_transformers.json"  # the settings of a whole model
 MOST_MODULES = 32
-MOST_MODULE = 2**30  # bytes of a file of one
 # Where the settings of a transformer lie; the first is written today.
 TRANSFORMER_CONFIGS = tuple(
     f"sentence_{name}_config.json"
@@ -57,6 +44,8 @@ ACTIVATIONS = {
 }
 OLD_NAMES = {"MLMTransformer": "Transformer"}
 PACKAGES = ("sentence_transformers", "pylate")
+# The names of the prompt of each side, of which the first in a directory counts.
+PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
 
 class Layout(typing.NamedTuple):
@@ -151,30 +140,28 @@ class Module(typing.NamedTuple):
 
     Attributes:
         kind: str. The name of its class.
-        folder: `pathlib.Path`. The folder of its files.
+        folder: `Folder` of its files.
         config: dict. The content of its config file.
-        index: `pathlib.Path`. The file that lists it.
         arrays: dict. Its weights, if they are not in a separate file.
     """
 
     kind: str
-    folder: pathlib.Path
+    folder: object
     config: dict
-    index: pathlib.Path
     arrays: dict | None = None
 
 
-def is_embedder(directory):
+def is_embedder(folder):
     """Whether a directory lists the modules of an embedder."""
-    return (pathlib.Path(local_path(directory)) / MODULES).is_file()
+    return folder.is_directory and folder.has(MODULES)
 
 
-def read_modules(directory, layout=EMBEDDER):
+def read_modules(folder, layout=EMBEDDER):
     """Reads what a directory of sentence-transformers consists of.
 
     Args:
-        directory: str or path. Without `modules.json` it is a transformer, followed by the other
-            modules that every model of the layout begins with, with their defaults.
+        folder: `Folder`. Without `modules.json` it is a transformer, followed by the other modules
+            that every model of the layout begins with, with their defaults.
         layout: `Layout` of the model.
 
     Returns:
@@ -183,72 +170,73 @@ def read_modules(directory, layout=EMBEDDER):
     Raises:
         FileNotFoundError: if there is no such directory, or a part of it is missing.
     """
-    directory = pathlib.Path(local_path(directory))
-    if not directory.is_dir():
+    if not folder.is_directory:
         raise FileNotFoundError(
-            f"There is no directory {directory} to read {layout.title} from.{from_hub(directory)}"
+            f"There is no directory {folder} to read {layout.title} from.{from_hub(folder)}"
         )
-    index = directory / MODULES
-    check_inside(index, directory)
-    base = base_of(directory)
-    if base is not None and not index.exists():
-        transformer, *others = read_modules(base, layout)
-        return [transformer._replace(folder=directory), *others]
-    if not index.exists():
+    listed = folder.has_any(MODULES)
+    if folder.base is not None and not listed:
+        transformer, *others = read_modules(folder.base, layout)
+        return [transformer._replace(folder=folder), *others]
+    if not listed:
         first, *rest = layout.first
         return [
-            Module(first, directory, _settings(directory, index), index),
-            *(Module(kind, directory, {}, index) for kind in rest),
+            Module(first, folder, _config(folder, TRANSFORMER_CONFIGS)),
+            *(Module(kind, folder, {}) for kind in rest),
         ]
-    other = LAYOUTS.get(read_model_config(directory).get("model_type"), layout)
+    other = LAYOUTS.get(folder.settings.get("model_type"), layout)
     if other is not layout:
-        raise _other(directory, other, layout)
-    pairs = _listed(index)
-    kinds = tuple(_kind(index, name, layout) for name, _ in pairs)
+        raise _other(folder, other, layout)
+    rows = folder.listed_modules
+    kinds = tuple(_kind(folder, row["type"], layout) for row in rows)
     count = len(layout.first)
     if kinds[:count] != layout.first or set(layout.first) & set(kinds[count:]):
         rest = f", and then any of {', '.join(layout.others)}" if layout.others else ""
         raise ValueError(
-            f"{index} lists {', '.join(kinds) or 'nothing'}: {layout.title} is a "
+            f"{folder.path / MODULES} lists {', '.join(kinds) or 'nothing'}: {layout.title} is a "
             f"{', a '.join(layout.first)}{rest}."
         )
-    paths = (path for _, path in pairs)
-    return [_module(index, kind, path, layout) for kind, path in zip(kinds, paths, strict=True)]
+    return [
+        _module(folder, kind, row["path"], layout) for kind, row in zip(kinds, rows, strict=True)
+    ]
 
 
-def kinds_in(directory):
-    """The names of the classes of the modules that a directory lists; empty if it lists none."""
-    index = pathlib.Path(directory) / MODULES
-    check_inside(index, pathlib.Path(directory))
-    names = (name.rpartition(".")[2] for name, _ in _listed(index)) if index.exists() else ()
-    return {OLD_NAMES.get(name, name) for name in names}
+def layout_of(folder):
+    """The layout that a directory's settings or modules name, or None."""
+    layout = LAYOUTS.get(folder.settings.get("model_type"))
+    if layout is not None or not is_embedder(folder):
+        return layout
+    names = (row["type"].rpartition(".")[2] for row in folder.listed_modules)
+    kinds = {OLD_NAMES.get(name, name) for name in names}
+    known = (EMBEDDER, CROSS_ENCODER, LATE_INTERACTION, SPARSE)
+    layout = next((each for each in known if set(each.first[1:]) & kinds), None)
+    if layout is None and "Dense" in kinds and "Pooling" not in kinds:
+        return LATE_INTERACTION
+    return layout
 
 
-def module_folders(directory):
+def module_folders(folder):
     """The folders of a directory's modules, with the directory itself."""
-    directory = pathlib.Path(directory)
-    index = directory / MODULES
-    check_inside(index, directory)
-    places = [path for _, path in _listed(index)] if index.exists() else []
-    folders = [directory, *(directory / place for place in places)]
-    for folder in folders[1:]:
-        check_inside(folder, directory)
-    return {folder for folder in folders if folder.is_dir()}
+    rows = folder.listed_modules if folder.has_any(MODULES) else []
+    places = [row["path"] for row in rows]
+    folders = [folder.sub(place) for place in dict.fromkeys(places)]
+    return [folder, *(each for each in folders if each.is_directory and each is not folder)]
 
 
-def _listed(index):
-    """(class, path) of each module that a file lists."""
+def listed_modules(folder):
+    """What a directory lists as its modules: dicts with the class, "type", and the "path"."""
+    data = folder.read(MODULES)
     try:
-        rows = parse_json(read_bytes(index))
+        rows = parse_json(data)
         pairs = [(row["type"], row["path"]) for row in rows]
         if len(pairs) > MOST_MODULES or not all(isinstance(x, str) for row in pairs for x in row):
             raise ValueError("it lists something else")
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
-            f"{index} is damaged ({shorten(error)}): it should list modules, each with a type and "
-            "a path."
+            f"{folder.path / MODULES} is damaged ({shorten(error)}): it should list modules, each "
+            "with a type and a path."
         ) from None
-    return pairs
+    return rows
 
 
 def read_pooling(module):
@@ -267,88 +255,102 @@ def read_pooling(module):
     return [POOLING_OF_MODE[mode] for mode in modes], bool(config.get("include_prompt", True))
 
 
-def read_activation(module):
-    """The activation of a dense module, by Keras' name."""
-    name = module.config.get("activation_function", "torch.nn.modules.activation.Tanh")
+def check_activation(name, folder):
+    """The name in Keras of an activation that a directory names by its class in PyTorch."""
     if not isinstance(name, str) or name not in ACTIVATIONS:
         raise ValueError(
-            f"{module.folder}: the activation {quote(name)} is not supported; those are: "
+            f"{folder}: the activation {quote(name)} is not supported; those are: "
             f"{', '.join(ACTIVATIONS)}."
         )
     return ACTIVATIONS[name]
 
 
-def read_weights(module, names):
-    """The arrays of a module, by these names.
-
-    Args:
-        module: `Module`.
-        names: set of str, all that it may have; a dense layer's bias may be missing.
-    """
-    if module.arrays is not None:
-        return module.arrays
-    checkpoint = open_checkpoint(module.folder)
-    needed = names - {"linear.bias"}
-    if not needed <= set(checkpoint) <= names:
-        raise ValueError(
-            f"{checkpoint} holds {shorten(', '.join(sorted(checkpoint)))}, and a {module.kind} has "
-            f"{', '.join(sorted(names))}."
-        )
-    return {name: checkpoint[name] for name in checkpoint}
-
-
 def read_longest(module):
     """The tokens after which a transformer's texts are cut; None if no file names it."""
-    candidates = [module.config.get("max_seq_length")]
-    tokenizer = read_object(module.folder / "tokenizer_config.json", module.index.parent)
-    candidates.append(tokenizer.get("model_max_length"))
+    tokenizer = module.folder.json("tokenizer_config.json")
+    candidates = [module.config.get("max_seq_length"), tokenizer.get("model_max_length")]
     lengths = [n for n in candidates if isinstance(n, (int, float)) and not isinstance(n, bool)]
     return next((int(n) for n in lengths if 1 <= n <= LONGEST), None)
 
 
-def sentence_transformers_files(directory, longest, layout=EMBEDDER):
-    """What makes a model of the transformer in a directory: pooling, other modules, prompts.
+def read_settings(folder):
+    """The settings of a whole model; empty if there are none."""
+    if not folder.has_any(MODEL_CONFIG) and folder.base is not None:
+        return folder.base.settings
+    return folder.json(MODEL_CONFIG)
+
+
+def read_prompts(folder):
+    """The prompts of a model, by their names, and the name of the one that is put before all."""
+    config = folder.settings
+    prompts, default = config.get("prompts") or {}, config.get("default_prompt_name")
+    if not isinstance(prompts, dict) or not all(isinstance(p, str) for p in prompts.values()):
+        raise ValueError(f"{folder}: `prompts` must be texts by name. Found {quote(prompts)}.")
+    return prompts, default if default in list(prompts) else None
+
+
+def prompt_of_side(prompts, default, side):
+    """The prompt of queries or of documents, as `encode_query` and `encode_document` choose it.
 
     Args:
-        directory: str or path. One without `modules.json` is a transformer alone.
-        longest: int. Tokens after which texts are to be cut; None as in `directory`.
-        layout: `Layout` of the model.
+        prompts, default: as `read_prompts` returns them.
+        side: str, "query" or "document".
 
     Returns:
-        dict path -> bytes, to be written beside the files of another transformer.
-
-    Raises:
-        FileNotFoundError, ValueError: as `read_modules`.
+        str. Without a prompt of this side it is the one that is put before all texts, or "".
     """
-    if not is_embedder(directory):
-        return {}
-    transformer, *others = read_modules(directory, layout)
-    index = transformer.index
-    rows = parse_json(read_bytes(index))
-    rows[0]["path"] = ""
-    cut = {} if longest is None else {"max_seq_length": longest}
-    settings = {**transformer.config, **cut}
-    files = {MODULES: json.dumps(rows, indent=2).encode()}
-    files[TRANSFORMER_CONFIGS[0]] = json.dumps(settings, indent=1).encode()
-    prompts = index.parent / MODEL_CONFIG
-    paths = [prompts] if prompts.exists() else []
-    for module in others:
-        if module.folder.is_dir() and module.folder != index.parent:
-            paths += sorted(path for path in module.folder.iterdir() if path.is_file())
-    for path in paths:
-        check_inside(path, index.parent)
-        files[str(path.relative_to(index.parent))] = read_bytes(path, MOST_MODULE)
-    return files
+    named = (prompts[name] for name in PROMPT_NAMES[side] if name in prompts)
+    return next(named, prompts.get(default, ""))
 
 
-def _other(directory, found, layout):
+def read_size(settings, key, default=None):
+    """A positive integer of settings, or `default` where they have none."""
+    value = settings.get(key)
+    if value is None:
+        return default
+    if type(value) is not int or value < 1:
+        raise ValueError(f"`{key}` must be an int, at least 1. Found {quote(value)}.")
+    return value
+
+
+def read_similarity(folder, known):
+    """How a directory compares vectors.
+
+    Args:
+        folder: `Folder`.
+        known: dict, the names of similarities -> what is returned for them. The first is that of a
+            directory that names none.
+    """
+    name = folder.settings.get("similarity_fn_name")
+    if name is None:
+        return next(iter(known.values()))
+    if not isinstance(name, str) or name not in known:
+        raise ValueError(
+            f"{folder}: similarity_fn_name={quote(name)} is not supported; those are: "
+            f"{', '.join(known)}."
+        )
+    return known[name]
+
+
+def read_activation(folder):
+    """The class in PyTorch of a cross-encoder's activation, as the directory names it, or None."""
+    nested = folder.config.get("sentence_transformers")
+    candidates = [
+        folder.settings.get("activation_fn"),
+        nested.get("activation_fn") if isinstance(nested, dict) else None,
+        folder.config.get("sbert_ce_default_activation_function"),
+    ]
+    return next((name for name in candidates if name is not None), None)
+
+
+def _other(folder, found, layout):
     """The error about a directory of another layout."""
     return ValueError(
-        f"{directory} is {found.title}, not {layout.title}: open it with {found.opened_by}."
+        f"{folder} is {found.title}, not {layout.title}: open it with {found.opened_by}."
     )
 
 
-def _kind(index, name, layout):
+def _kind(folder, name, layout):
     """The kind of a module, by the name of its class."""
     package, _, kind = name.rpartition(".")
     kind = OLD_NAMES.get(kind, kind)
@@ -356,33 +358,33 @@ def _kind(index, name, layout):
     if package.partition(".")[0] not in PACKAGES or kind not in kinds:
         other = next((each for each in LAYOUTS.values() if kind in each.first[1:]), None)
         if other and package.partition(".")[0] in PACKAGES:
-            raise _other(index.parent, other, layout)
+            raise _other(folder, other, layout)
         raise ValueError(
-            f"{index} names a module {quote(name)}, which is not read; those of {layout.title} in "
-            f"sentence-transformers that are: {', '.join(kinds)}."
+            f"{folder.path / MODULES} names a module {quote(name)}, which is not read; those of "
+            f"{layout.title} in sentence-transformers that are: {', '.join(kinds)}."
         )
     return kind
 
 
-def _module(index, kind, path, layout):
+def _module(folder, kind, path, layout):
+    index = folder.path / MODULES
     if path and not is_plain(path):
         raise ValueError(f"{index} is refused: it names {quote(path)} as a folder beside it.")
-    folder = index.parent / path if path else index.parent
     # Without a setting a module has no file, and so no folder in some copies.
-    if not folder.is_dir() and kind not in ("Normalize", "Dropout"):
+    if path and not folder.has_directory(path) and kind not in ("Normalize", "Dropout"):
         raise FileNotFoundError(f"{index} names a folder that is not beside it: {path}.")
-    check_inside(folder, index.parent)
+    place = folder.sub(path)
     names = TRANSFORMER_CONFIGS if kind == "Transformer" else ("config.json",)
-    config = _settings(folder, index, names)
+    config = _config(place, names)
     for key, values in layout.settings(kind).items():
         if config.get(key) not in values:
             raise ValueError(
-                f"{folder}: a {kind} with {key}={quote(config.get(key))} is not supported."
+                f"{place}: a {kind} with {key}={quote(config.get(key))} is not supported."
             )
-    return Module(kind, folder, config, index)
+    return Module(kind, place, config)
 
 
-def _settings(folder, index, names=TRANSFORMER_CONFIGS):
+def _config(folder, names):
     """The settings in the first file that there is of these names; empty if there is none."""
-    found = [folder / name for name in names if (folder / name).exists()]
-    return read_object(found[0], index.parent) if found else {}
+    found = [name for name in names if folder.has_any(name)]
+    return folder.json(found[0]) if found else {}

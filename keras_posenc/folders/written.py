@@ -1,12 +1,12 @@
-"""A directory that one run locks, and whose results are replaced together."""
+"""A model's directory as it is written: locked by one run, its files replaced together."""
 
 import contextlib
+import json
 import os
-import pathlib
 import re
 import socket
 
-from keras_posenc.files.untrusted import check_inside, check_name, shorten
+from keras_posenc.files.untrusted import check_name, shorten
 from keras_posenc.files.writing import (
     alone,
     check_folder,
@@ -17,12 +17,24 @@ from keras_posenc.files.writing import (
     released,
     remove,
     temporary_folder,
+    write_text,
+)
+from keras_posenc.folders.sentence_transformers import (
+    EMBEDDER,
+    FLAGS,
+    MODEL_CONFIG,
+    MODULES,
+    POOLING_OF_MODE,
+    TRANSFORMER_CONFIGS,
+    is_embedder,
+    read_modules,
 )
 
 LOCK = ".lock"
 RESULTS = ".results"  # complete, and newer than what lies beside it
 COMPLETE = ".complete"  # in them, until they are in their places
 HOLDER = re.compile(r"\d+ on .*")
+MOST_MODULE = 2**30  # bytes of a file of a module
 FAR = 2**30  # on Windows a lock keeps others from reading the bytes it is on
 
 
@@ -90,7 +102,7 @@ def replacing_together(folder):
     """Yields a new directory, whose files replace those of `folder` once all are written.
 
     A single rename decides: a process killed before it leaves the old files, and one killed after
-    it the new ones, which `newest` finds.
+    it the new ones, which `Folder.newest` finds.
 
     Args:
         folder: `pathlib.Path`, created if missing.
@@ -111,17 +123,89 @@ def replacing_together(folder):
             _settle(folder)
 
 
-def newest(folder, name):
-    """The current path of a file of a directory, even if its results are not all in place yet."""
-    folder = pathlib.Path(folder)
-    path = folder / RESULTS / name
-    path = path if path.exists() else folder / name
-    check_inside(path, folder)
-    return path
+def write_files(directory, files):
+    """Writes files into a directory, and those directories in it that they lie in.
+
+    Args:
+        directory: `pathlib.Path`.
+        files: dict path -> bytes or str.
+    """
+    for name, content in files.items():
+        make_folder((directory / name).parent)
+        if isinstance(content, str):
+            write_text(directory / name, content)
+        else:
+            (directory / name).write_bytes(content)
+
+
+def sentence_transformers_files(folder, longest, layout=EMBEDDER):
+    """What makes a model of the transformer in a directory: pooling, other modules, prompts.
+
+    Args:
+        folder: `Folder`. One without `modules.json` is a transformer alone.
+        longest: int. Tokens after which texts are to be cut; None as in `folder`.
+        layout: `Layout` of the model.
+
+    Returns:
+        dict path -> bytes, to be written beside the files of another transformer.
+
+    Raises:
+        FileNotFoundError: as `read_modules`.
+    """
+    if not is_embedder(folder):
+        return {}
+    transformer, *others = read_modules(folder, layout)
+    first, *rest = folder.listed_modules
+    rows = [{**first, "path": ""}, *rest]
+    cut = {} if longest is None else {"max_seq_length": longest}
+    settings = {**transformer.config, **cut}
+    files = {MODULES: json.dumps(rows, indent=2).encode()}
+    files[TRANSFORMER_CONFIGS[0]] = json.dumps(settings, indent=1).encode()
+    names = [MODEL_CONFIG] if folder.has_any(MODEL_CONFIG) else []
+    for module in others:
+        if module.folder is not folder:
+            sub = module.folder.path.name
+            names += [name for n in folder.names(sub) if folder.has(name := f"{sub}/{n}")]
+    return files | {name: folder.read(name, MOST_MODULE) for name in names}
+
+
+def embedder_files(pooling, width, longest, prompts):
+    """What makes a model of sentence-transformers of an encoder; vectors have length 1.
+
+    Args:
+        pooling: str, one of the values of `POOLING_OF_MODE`.
+        width: int, the numbers of a token's features.
+        longest: int or None. Tokens after which texts are cut.
+        prompts: dict or None, the prompts by name; that of the "document" is put before all texts.
+
+    Returns:
+        dict path -> str.
+    """
+    parts = (("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize"))
+    modules = [
+        {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for n, (kind, path) in enumerate(parts)
+    ]
+    flags = {flag: POOLING_OF_MODE[mode] == pooling for flag, mode in FLAGS.items()}
+    prompts = prompts or {"query": "", "document": ""}
+    files = {
+        MODULES: modules,
+        TRANSFORMER_CONFIGS[0]: {"max_seq_length": longest, "do_lower_case": False},
+        "1_Pooling/config.json": {"word_embedding_dimension": width, **flags},
+        MODEL_CONFIG: {
+            "model_type": "SentenceTransformer",
+            "prompts": prompts,
+            "default_prompt_name": "document" if prompts["document"] else None,
+            "similarity_fn_name": "cosine",
+        },
+    }
+    return {
+        path: json.dumps(content, indent=2, ensure_ascii=False) for path, content in files.items()
+    }
 
 
 def _settle(folder):
-    """Moves new results to their places; `newest` finds those that are not moved yet."""
+    """Moves new results to their places; `Folder.newest` finds those that are not moved yet."""
     results = folder / RESULTS
     check_folder(results)
     if results.is_dir():

@@ -5,14 +5,21 @@ import os
 import pytest
 from file_processes import start_process
 
-from keras_posenc.checkpoints import folder
 from keras_posenc.files.writing import make_folder
+from keras_posenc.folders import written
+from keras_posenc.folders.folder import Folder
 
 pytestmark = pytest.mark.once
 
+
+def newest_text(path):
+    folder = Folder.of(path)
+    return folder.place(folder.newest("b")).read_text()
+
+
 HOLD = """
     import pathlib, sys, time
-    from keras_posenc.checkpoints.folder import owned
+    from keras_posenc.folders.written import owned
     with owned(pathlib.Path(sys.argv[1])):
         print("owned", flush=True)
         time.sleep(600)
@@ -30,23 +37,23 @@ def test_a_second_run_is_refused_and_a_killed_one_forgotten(tmp_path):
     process = locked(tmp_path / "run")
     try:
         with pytest.raises(BlockingIOError, match=f"by another run, process {process.pid} on"):
-            with folder.owned(tmp_path / "run"):
+            with written.owned(tmp_path / "run"):
                 pass
     finally:
         process.kill()
         process.communicate()
-    with folder.owned(tmp_path / "run"):
+    with written.owned(tmp_path / "run"):
         with pytest.raises(BlockingIOError, match=f"process {os.getpid()} on"):
-            with folder.owned(tmp_path / "run"):
+            with written.owned(tmp_path / "run"):
                 pass
-    with folder.owned(tmp_path / "run"):
+    with written.owned(tmp_path / "run"):
         pass
 
 
 def test_a_file_as_a_folder(tmp_path):
     (tmp_path / "x").write_text("")
     with pytest.raises(NotADirectoryError, match="is a file; give a directory"):
-        with folder.owned(tmp_path / "x"):
+        with written.owned(tmp_path / "x"):
             pass
 
 
@@ -57,7 +64,7 @@ def test_a_folder_in_a_file(tmp_path):
             make_folder(tmp_path / path)
     assert make_folder(tmp_path / "y" / "z") == make_folder(str(tmp_path / "y" / "z"))
     with pytest.raises(NotADirectoryError, match="run cannot be created"):
-        with folder.owned(tmp_path / "x" / "run"):
+        with written.owned(tmp_path / "x" / "run"):
             pass
 
 
@@ -68,16 +75,16 @@ def test_what_a_kill_left_is_cleared(tmp_path):
     (tmp_path / ".results" / ".complete").touch()
     (tmp_path / ".results" / "b").write_text("new")
     (tmp_path / "b").write_text("old")
-    assert folder.newest(tmp_path, "b").read_text() == "new"
-    with folder.owned(tmp_path):
+    assert newest_text(tmp_path) == "new"
+    with written.owned(tmp_path):
         assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "b"]
-    assert folder.newest(tmp_path, "b").read_text() == "new"
+    assert newest_text(tmp_path) == "new"
 
 
 def test_an_error_while_writing_leaves_the_old_files(tmp_path):
     (tmp_path / "a").write_text("old")
     with pytest.raises(OSError, match="full"):
-        with folder.replacing_together(tmp_path) as new:
+        with written.replacing_together(tmp_path) as new:
             (new / "a").write_text("new")
             raise OSError("the disk is full")
     assert [path.name for path in tmp_path.iterdir()] == ["a"]

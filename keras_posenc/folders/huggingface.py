@@ -1,0 +1,111 @@
+"""Directories as transformers writes them: which file is the config, which have the weights."""
+
+import fnmatch
+
+from keras_posenc.files.untrusted import check_file, shorten
+from keras_posenc.folders import keras_hub
+from keras_posenc.folders.download import unfinished
+from keras_posenc.folders.hub_names import from_hub
+from keras_posenc.folders.shards import read_index
+
+CONFIG_NAMES = ("config.json", "bert_config.json")
+SENTENCE_PIECE = ("spm.model", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
+TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", *SENTENCE_PIECE)
+PICKLED = "bpe_encoder.bin"
+# The weights that are looked for, in this order; a pattern must match one file only.
+WEIGHTS = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+    "bert_model.ckpt.index",
+    "model.keras",
+    "model.weights.h5",
+    "model.weights.json",
+    "*.safetensors",
+    "*.ckpt*.index",
+    "*.bin",
+    "*.keras",
+)
+
+
+def config_name(folder):
+    """The name of the file with the config; None if there is none."""
+    return next((name for name in CONFIG_NAMES if folder.has(name)), None)
+
+
+def read_config(folder):
+    """The content of the config; {} if there is none."""
+    name = config_name(folder)
+    return {} if name is None else folder.json(name)
+
+
+def weights_file(folder):
+    """The file that the weights are opened by: it has them, or is an index of those that have.
+
+    Raises:
+        FileNotFoundError: if there is none.
+    """
+    for pattern in WEIGHTS:
+        matches = fnmatch.filter(folder.names(), pattern)
+        if len(matches) == 1:
+            check_file(folder.path / matches[0])
+            return folder.place(matches[0])
+        if matches:
+            raise ValueError(
+                f"{folder} holds several checkpoints, name one of them: "
+                f"{shorten(', '.join(matches))}."
+            )
+    raise FileNotFoundError(
+        f"{folder} holds no checkpoint. Looked for {', '.join(WEIGHTS)}; there is "
+        f"{_listed(folder)}.{unfinished(folder.path)}"
+    )
+
+
+def weight_files(folder):
+    """The files with the numbers of a checkpoint; an empty list if none is chosen."""
+    if folder.file is not None:
+        prefix = folder.file.name
+        pattern = prefix if folder.has(prefix) else f"{prefix}.data-*"
+        return [folder.path / name for name in fnmatch.filter(folder.names(), pattern)]
+    try:
+        path = weights_file(folder)
+        if path.name.endswith(".index.json"):
+            return list(read_index(path)[1].values())
+    except (OSError, ValueError):  # opening it tells why
+        return []
+    if path.suffix == ".index":
+        names = fnmatch.filter(folder.names(), f"{path.stem}.data-*")
+        return [folder.path / name for name in names]
+    return [path]
+
+
+def tokenizer_file(folder):
+    """The file that a tokenizer is made of.
+
+    Raises:
+        FileNotFoundError: if there is none.
+    """
+    vocabulary = keras_hub.vocabulary_name(folder)  # beside a tokenizer.json of another kind
+    found = [vocabulary] if vocabulary else [name for name in TOKENIZERS if folder.has(name)]
+    if found:
+        return folder.place(found[0])
+    if folder.has(PICKLED):
+        raise ValueError(
+            f"{folder.path / PICKLED} is DeBERTa's tokenizer as a pickle, which is not read: put "
+            "the tokenizer.json beside it that transformers makes of its vocab.json and merges.txt."
+        )
+    if folder.base is not None:
+        return folder.base.tokenizer_file
+    if not folder.is_directory:
+        raise FileNotFoundError(
+            f"No tokenizer at {folder}: give a vocab.txt, a tokenizer.json, another of "
+            f"{', '.join(TOKENIZERS[2:])}, or a directory of one.{from_hub(folder)}"
+        )
+    raise FileNotFoundError(
+        f"No tokenizer ({', '.join(TOKENIZERS)}) in {folder}, which holds: {_listed(folder)}."
+    )
+
+
+def _listed(folder):
+    return shorten(", ".join(folder.names())) or "nothing"
