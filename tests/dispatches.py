@@ -138,13 +138,9 @@ def as_on_cuda(patch):
         # In the mode itself, operations that consist of others are not taken apart.
         return torch.no_grad() if mode is None else inference(mode)
 
-    def rms_norm(x, shape, weight=None, eps=None):
-        return torch.ops.aten._fused_rms_norm(x, shape, weight, eps)[0]
-
     with patch.context() as here:
         here.setitem(torch_cuda.STANDS_FOR, "cpu", (9, 0))
         here.setattr(functional, "scaled_dot_product_attention", fused)
-        here.setattr(functional, "rms_norm", rms_norm)
         here.setattr(torch.optim, "Adam", of_lists)
         here.setattr(torch, "inference_mode", unrecorded)
         yield

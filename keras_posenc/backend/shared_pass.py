@@ -16,6 +16,11 @@ def sharing():
         _PASS.reset(token)
 
 
+def this_pass():
+    """What is known in this pass, a dict, or None outside of one."""
+    return _PASS.get()
+
+
 def shared(key, tensors, compute):
     """The result of a function, from an earlier call of the same pass if there is one.
 

@@ -13,6 +13,7 @@ from keras_posenc.backend import shared, torch_cuda
 from keras_posenc.backend.keras_names import has, is_recomputed, scope
 from keras_posenc.backend.keras_names import tensor_of as numbers
 from keras_posenc.backend.shared_pass import shared as once
+from keras_posenc.backend.shared_pass import this_pass
 from keras_posenc.backend.torch_host import is_unmasked
 
 
@@ -52,7 +53,14 @@ def is_plain(layer, x, casts=False):
 
 def _is_within(x):
     """Whether something around all calls, now, changes what they compute."""
-    return x.is_meta or once(("around", x.device.type), (), lambda: _is_around(x.device.type))
+    if x.is_meta:
+        return True
+    known = this_pass()
+    if known is None:
+        return _is_around(x.device.type)
+    if "around" not in known:  # not by `once`: this is asked of each layer
+        known["around"] = _is_around(x.device.type)
+    return known["around"]
 
 
 def _is_around(device):

@@ -14,7 +14,8 @@ class Dropout(keras.layers.Dropout):
     y = x keep / (1 - rate). All axes except the last are flattened. Element (i, j) of the inputs is
     kept where the product of two odd hashes is large enough, as in the dropout of attention
     weights. Random bits cost 1.6 (torch) to 5 times (JAX) as much; in a training step of a small
-    BERT, thirteen times. With a `noise_shape` it falls back to Keras' own dropout.
+    BERT, thirteen times. On CUDA, PyTorch's own kernel draws them by the seed of the layer. With a
+    `noise_shape` it falls back to Keras' own dropout.
 
     Args:
         rate: float in [0, 1]. Share of the features dropped in training.
