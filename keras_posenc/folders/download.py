@@ -13,8 +13,6 @@ from keras_posenc.folders.hub_names import NAME, from_hub
 
 PREFIX = "hf:/"
 IN_CACHE = re.compile(r"models--([\w.-]+?)--([\w.-]+)")
-
-
 LONGEST_NAME = 96  # characters of owner/name
 REVISION = re.compile(r"(?!.*(?:\.\.|//))[\w.][\w./+-]{0,249}(?<![./])")
 # Of a repository, the files that are read. A file of PyTorch (.bin, .pt) is a pickle: never.

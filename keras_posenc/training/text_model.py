@@ -163,6 +163,8 @@ class TextModel:
         how = {name: options[name] for name in names if options.get(name) is not None}
         settings = {**how, "prompt": self.prompt, "prompts": self.prompts, "task": self.task}
         settings |= {"names": self.label_names, "labels": labels is not None}
+        if getattr(self.kind.labels(self.label_names), "of_sides", False):
+            settings["labels"] = "texts"  # until version 0.5, numbers of the first text alone
 
         def encode(texts, part):
             values = None if labels is None else labels[part]

@@ -210,3 +210,18 @@ def test_a_long_query_counts_as_it_is_read(small, tmp_path, monkeypatch):
     settings = {"task": TASK, "longer": "skip", "epochs": 1, "max_length": 16, "verbose": 0}
     metrics = finetune(small, rows, tmp_path / "out", **settings)
     assert metrics["train"]["documents"] == 7  # all but that of the long document
+
+
+@pytest.mark.once
+def test_no_other_passage_is_one_of_the_query(small):
+    """In the same document, also in copies of both, and wherever the same tokens stand again."""
+    tokenizer = Tokenizer(small)
+    document = "w3 w4 w5 w6 w7 w8 w9 w10 w11 W6  w7 w12"
+    rows = [("w1 w2", document, "w6 w7 w8"), (" W1  w2", document.upper(), "W10 W11")]
+    rows += [("w9", document, "w8 w9"), ("w9", document, "w6 w7")]
+    marks = [mark[1][1:-1] for _, mark in encode_passages(rows, tokenizer, 20)]
+    #                    w3 4  5  6  7  8  9 10 11  6  7 12
+    assert marks[0] == [2, 2, 2, 1, 1, 1, 0, 0, 0, 3, 3, 3]
+    assert marks[1] == [0, 2, 2, 0, 0, 0, 0, 1, 1, 3, 3, 0]
+    assert marks[2] == [0, 2, 2, 0, 0, 1, 1, 3, 3, 0, 0, 0]
+    assert marks[3] == [0, 2, 2, 1, 1, 0, 0, 3, 3, 0, 0, 0]

@@ -1,5 +1,6 @@
 """Passages in their documents: how rows of (query, document, passage) are read and pooled."""
 
+import collections
 import weakref
 
 import keras
@@ -10,6 +11,7 @@ from keras_posenc.files.untrusted import quote
 from keras_posenc.models.inputs import inputs_of
 from keras_posenc.models.model import TransformerModel, model_on
 from keras_posenc.models.pooling import MaskedPooling
+from keras_posenc.text.same_texts import tokens_digest
 from keras_posenc.text.truncation import LOGGER, unlogged_truncation
 
 QUERY = 256  # tokens of a query that are read, so that it is not padded to a document's length
@@ -31,7 +33,8 @@ def check_passage(where, document, passage):
 def encode_passages(groups, tokenizer, max_length, query_prompt="", document_prompt=""):
     """Encodes queries and documents, and marks the tokens of the passages.
 
-    The other passages are as long as the right one, before and behind it.
+    The other passages are as long as the right one, before and behind it. None has the same tokens,
+    or meets another passage of the same query in the same document.
 
     Args:
         groups: list of (query, document, passage), each a str.
@@ -44,8 +47,10 @@ def encode_passages(groups, tokenizer, max_length, query_prompt="", document_pro
             with mark 1 are those of the query or of the passage, those of other passages have 2, 3
             and so on, and 0 is none. None for a passage that begins behind `max_length` tokens.
     """
-    found, first = [], tokenizer.assemble([-1])[0].index(-1)
+    read, found, first = [], [], tokenizer.assemble([-1])[0].index(-1)
     query_length, longer = min(QUERY, max_length or QUERY), 0
+    # Of each query in a document: the places of all of its passages, and their tokens.
+    answers, known = collections.defaultdict(set), collections.defaultdict(set)
     for number, (query, document, passage) in enumerate(groups):
         check_passage(f"with the number {number}", document, passage)
         query_ids, _ = tokenizer.encode(query_prompt + query)
@@ -59,15 +64,25 @@ def encode_passages(groups, tokenizer, max_length, query_prompt="", document_pro
         offsets = np.array(offsets, int).reshape(-1, 2)
         prompt = int((offsets[:, 1] <= len(document_prompt)).sum()) if document_prompt else 0
         inside = (offsets[:, 0] < start + len(passage)) & (offsets[:, 1] > start)
-        document_ids, _ = tokenizer.assemble(list(ids), max_length=max_length)
+        places, key = np.flatnonzero(inside), tokens_digest(query_ids, [-1], ids)
+        answers[key].update(places.tolist())
+        known[key].add(tuple(ids[place] for place in places))
+        read.append((key, query_ids, list(ids), places, prompt))
+    for key, query_ids, ids, places, prompt in read:
+        document_ids, _ = tokenizer.assemble(ids, max_length=max_length)
         room = len(document_ids) - tokenizer.special_tokens()
-        places = np.flatnonzero(inside[:room])
+        places = places[places < room]
         if not len(places):
             found.append(None)
             continue
+        others = [
+            other for other in _others(places, prompt, room)
+            if answers[key].isdisjoint(other.tolist())
+            and tuple(ids[place] for place in other) not in known[key]
+        ]  # fmt: skip
         marks = np.zeros(len(document_ids), int)
         marks[first + places] = MARK
-        for mark, other in enumerate(_others(places, prompt, room), MARK + 1):
+        for mark, other in enumerate(others, MARK + 1):
             marks[first + other] = mark
         found.append(((query_ids, [MARK] * len(query_ids)), (document_ids, marks.tolist())))
     if longer:
