@@ -14,6 +14,7 @@ from keras_posenc.files.writing import (
     alone,
     clear_partials,
     make_folder,
+    named,
     temporary_folder,
     write_text,
 )
@@ -102,7 +103,7 @@ def built_once(folder, name, record, build):
     with alone(folder):
         clear_partials(folder)
         if not _is_same(target, record):
-            with temporary_folder(folder) as place:
+            with temporary_folder(folder) as place, named(target):
                 made = place / name
                 made.mkdir()
                 build(made)

@@ -1,6 +1,7 @@
 """Training texts larger than memory: what is read from memory maps equals what is in memory."""
 
 import dataclasses
+import errno
 import json
 import signal
 import types
@@ -12,7 +13,13 @@ from task_data import asked, numbered, paired, seeded, several, tagged
 
 from keras_posenc import Tokenizer
 from keras_posenc.models.factory import build_transformer_model
-from keras_posenc.text import CausalBatches, MaskedLanguageModelBatches, Texts, read_texts
+from keras_posenc.text import (
+    CausalBatches,
+    MaskedLanguageModelBatches,
+    Texts,
+    disk_list,
+    read_texts,
+)
 from keras_posenc.text.disk_list import DiskList, DiskListWriter
 from keras_posenc.training import cached_texts, finetune, pretrain
 from keras_posenc.training.cached_texts import cached_documents
@@ -332,3 +339,12 @@ def test_a_tokenizer_has_a_fingerprint_of_what_it_does(pretrained):
     others = [Tokenizer(pretrained, special_in_text=True), Tokenizer(pretrained, lowercase=False)]
     others.append(Tokenizer(pretrained, pre_tokenize=str.split))
     assert len({each.fingerprint for each in (one, *others)}) == 4
+
+
+@pytest.mark.once
+def test_a_full_disk_is_an_error_with_the_path(tmp_path):
+    def build(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left on device: '.*/cache/texts'"):
+        disk_list.built_once(tmp_path / "cache", "texts", {}, build)
