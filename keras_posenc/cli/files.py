@@ -1,15 +1,14 @@
 """Files that a command reads are looked for before a backend is imported, which takes seconds."""
 
 import errno
+import glob
 import os
-import pathlib
 
 from keras_posenc.files.untrusted import check_name
 from keras_posenc.folders.download import local_path
 from keras_posenc.folders.hub_names import from_hub
 
 MODELS = ("checkpoint", "directory", "reranker")
-PATTERNS = ("corpus", "train")  # of several files, with --cache
 FILES = (
     "adapter",
     "config",
@@ -44,7 +43,7 @@ def check_files(arguments):
         if not isinstance(path, str):  # not given, a number, or texts
             continue
         check_name(path)
-        if name in PATTERNS and arguments.get("cache") and _matches(pathlib.Path(path)):
+        if name not in MODELS and not os.path.exists(path) and _matches(path):
             continue
         path = local_path(path) if name in MODELS else path
         try:
@@ -63,7 +62,7 @@ def check_files(arguments):
 
 def _matches(path):
     """Whether files fit a pattern such as texts/part-*.parquet."""
-    return bool(set(path.name) & set("*?[")) and any(path.parent.glob(path.name))
+    return bool(set(path) & set("*?[")) and any(glob.iglob(path, recursive=True))
 
 
 def _check_prefix(path, what):

@@ -27,7 +27,8 @@ from keras_posenc.retrieval.sparse.vectors import SparseVectors
 from keras_posenc.retrieval.stored_vectors import read_vectors
 from keras_posenc.retrieval.vector_files import check_output, write_vectors
 
-CANDIDATES = 10  # times as many vectors as are asked for are found by their codes
+# How many vectors are found by their codes: times as many as are asked for, and at least so many.
+CANDIDATES, FEWEST = 10, 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,8 +199,9 @@ class Vectors:
     def coded(self, kind):
         """The same vectors in fewer bytes, for a search in two passes.
 
-        The codes find `CANDIDATES` times as many vectors as are asked for, and the exact vectors,
-        which stay in their file if they are an .npy file, order these. Scores are exact cosines.
+        The codes find ten times as many vectors as are asked for, at least 100, and the exact
+        vectors, which stay in their file if they are an .npy file, order these. Scores are exact
+        cosines.
 
         Args:
             kind: str. "int8", a quarter of the bytes, or "bits", a thirty-second.
@@ -257,7 +259,8 @@ class Vectors:
         queries, _ = self._dense(queries, normalize)
         found = []
         options = {"allowed": allowed, "where": self._where}
-        candidates = nearest(queries, self.values, top_k * CANDIDATES, **options)
+        most = max(FEWEST, top_k * CANDIDATES)
+        candidates = nearest(queries, self.values, most, **options)
         for query, (numbers, _) in zip(queries, candidates, strict=True):
             numbers = np.sort(numbers)
             scores = unit_rows(np.asarray(self.exact[numbers])) @ query

@@ -443,6 +443,23 @@ def test_what_search_found_is_reranked_with_its_ids(capsys, pretrained, tmp_path
     assert "--characters must be a positive integer. Received: 0" in capsys.readouterr().err
 
 
+def test_a_folder_or_a_pattern_of_documents_is_embedded(capsys, pretrained, tmp_path):
+    folder = tmp_path / "manual"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "a.html").write_text("<h1>w1</h1><p>w2 w3</p>")
+    (folder / "sub" / "b.txt").write_text("w4\nw5\n")
+    for source, ids in (
+        (folder, ["a.html", "sub/b.txt"]),
+        (folder / "**" / "*.txt", ["sub/b.txt"]),
+    ):
+        target = tmp_path / "v.jsonl"
+        run(capsys, "embed", pretrained, source, "--output", target, "--reading", "late:8,titles")
+        lines = target.read_text("utf-8").splitlines()
+        assert [json.loads(line)["id"] for line in lines] == ids
+    assert main(["embed", str(pretrained), f"{folder}/*.md", "--output", str(target)]) == 2
+    assert "*.md: No such file or directory" in capsys.readouterr().err
+
+
 def test_a_pattern_of_files_with_a_cache(capsys, tmp_path, pretrained, corpus):
     texts = tmp_path / "texts"
     texts.mkdir()
