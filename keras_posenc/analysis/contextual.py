@@ -5,7 +5,7 @@ from keras_posenc.analysis.about import write_run_page
 from keras_posenc.analysis.page import details, escaped, picture, section, table
 from keras_posenc.analysis.run_files import ORIGIN, STEPS, read_metrics
 from keras_posenc.files import saved_records as e
-from keras_posenc.training.contextual.summary import WAYS
+from keras_posenc.training.contextual.summary import WAYS, left_out_summary
 
 LEAST = 0.95  # rank correlation with the original, below which sentences have changed places
 ROW = {"tokens": e.count, **dict.fromkeys(WAYS, e.score)}
@@ -25,7 +25,7 @@ METRICS = e.keys(
         "targets": e.text,
         **STEPS,
     },
-    ORIGIN,
+    ORIGIN | {"left_out": e.by_name(e.count)},
 )
 
 
@@ -117,4 +117,6 @@ def _examples(report):
             f"{escaped(example['passage'])}</p>"
             + table(["way", "beginning of the document found", ""], rows)
         )
+    if left_out := left_out_summary(report.get("left_out", {})):
+        parts.append(f"<p class=note>In the texts that were trained on, {escaped(left_out)}.</p>")
     return "".join(parts)

@@ -183,6 +183,9 @@ def test_the_verdict_compares_with_the_most_frequent_class(tmp_path, right, wron
     [
         (0.9, "Better than chance: Spearman is 0.900 on 12 test"),
         (0.3, "Not shown to be better than chance: Spearman is 0.300 on 12 test"),
+        # The bound of 97.5% is 1.96 / sqrt(11) = 0.591.
+        (0.6, "Better than chance: Spearman is 0.600 on 12 test"),
+        (0.58, "Not shown to be better than chance: Spearman is 0.580 on 12 test"),
     ],
 )
 def test_the_verdict_on_numbers(value, verdict):

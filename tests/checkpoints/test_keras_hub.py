@@ -65,7 +65,11 @@ def make(name, **changes):
 ONE_WIDTH = pytest.param(("ElectraBackbone", {"embedding_dim": 8}), id="ElectraBackbone-one-width")
 
 
-@pytest.fixture(params=[*(pytest.param((name, {}), id=name) for name in CASES), ONE_WIDTH])
+# Every sixth layer is global.
+SEVEN = pytest.param(("Gemma3Backbone", {"num_layers": 7}), id="Gemma3Backbone-seven-layers")
+
+
+@pytest.fixture(params=[*(pytest.param((name, {}), id=name) for name in CASES), ONE_WIDTH, SEVEN])
 def preset(request, tmp_path):
     name, changes = request.param
     backbone = make(name, **changes)
@@ -108,6 +112,29 @@ def test_a_preset_has_kerashubs_numbers(preset):
     model = keras_posenc.build_transformer_model(str(folder))
     ids = ids_of()
     np.testing.assert_allclose(ours(model, ids), theirs(backbone, ids), atol=2e-6)
+
+
+def test_a_preset_in_bfloat16(tmp_path):
+    """Its weights are those of the file to the bit, and its numbers nearly those of KerasHub."""
+    import keras
+
+    backbone = make("BertBackbone", dtype="bfloat16")
+    backbone.save_to_preset(str(tmp_path))
+    model = keras_posenc.build_transformer_model(str(tmp_path), with_pool=True)
+    table = np.asarray(keras.ops.cast(backbone.token_embedding.embeddings, "float32"))
+    assert any(w.shape == table.shape and (np.asarray(w) == table).all() for w in model.weights)
+    model = keras_posenc.build_transformer_model(str(tmp_path))
+    expected = np.asarray(keras.ops.cast(theirs(backbone, ids_of()), "float32"))
+    np.testing.assert_allclose(ours(model, ids_of()), expected, atol=0.05)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if "dropout" in BACKBONES[name].keys])
+def test_the_dropout_of_a_preset_is_that_of_features_and_attention(name, tmp_path):
+    make(name, dropout=0.3).save_to_preset(str(tmp_path))
+    config = keras_posenc.read_config(str(tmp_path))
+    assert config.attention_dropout_rate == 0.3
+    features_too = BACKBONES[name].keys["dropout"] != "attention_dropout"
+    assert config.dropout_rate == (0.3 if features_too else 0.0)
 
 
 def whole(folder, backbone):

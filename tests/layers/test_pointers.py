@@ -6,6 +6,7 @@ from keras import ops
 from selection import on_all
 
 from keras_posenc import EfficientGlobalPointer, GlobalPointer
+from keras_posenc.backend.weighing import CLOSED
 from keras_posenc.losses import (
     MultilabelCategoricalCrossentropy,
     SparseMultilabelCategoricalCrossentropy,
@@ -132,6 +133,15 @@ def test_classes_listed_and_in_full():
     sure = np.array([[30.0, 25.0, 0.5]], "float32")
     loss = SparseMultilabelCategoricalCrossentropy()(np.array([[0, 1]]), sure)
     assert float(loss) == pytest.approx(np.log1p(np.exp(0.5)), rel=1e-5)
+    # What is closed does not count, even if it is marked right.
+    for closed in ([[2.0, CLOSED, -1.0]], [[2.0, -np.inf, -1.0]]):
+        both, one = np.array([[1.0, 1.0, 0.0]]), np.array([[1.0, 0.0, 0.0]])
+        losses = [
+            float(MultilabelCategoricalCrossentropy()(y, np.array(closed, "float32")))
+            for y in (both, one)
+        ]
+        assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+        assert losses[0] == pytest.approx(np.log1p(np.exp(-2.0)) + np.log1p(np.exp(-1.0)), rel=1e-5)
     # How probable a class is: bert4keras' form with log y and log (1 - y).
     share = np.array([[0.25, 0.0, 1.0]])
     wrong = np.log(1 + 0.75 * np.exp(2.0) + np.exp(-1.0))

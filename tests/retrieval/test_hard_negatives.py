@@ -83,6 +83,30 @@ def test_what_has_the_same_tokens_is_one_text(minilm):
     assert not set(first[2:]) & set(corpus[:2])
 
 
+def test_random_negatives_are_ordered_by_their_scores():
+    choice = Choice(4, 0, 20, None, None, None, "random")
+    scores = np.linspace(1, 0, 21)
+    drawn = [choice(scores, np.random.default_rng(seed)).tolist() for seed in range(40)]
+    assert all(each == sorted(each) for each in drawn) and len({tuple(d) for d in drawn}) > 30
+
+
+def test_negatives_of_a_file_of_many_rows(pretrained, tmp_path):
+    """More rows than are read at a time: lines, pairs and a corpus from files."""
+    pairs, corpus = tmp_path / "pairs.csv", tmp_path / "corpus.txt"
+    rows = [(f"w{n % 7} w{n // 7 % 7}", f"w{n % 5} w{n // 5 % 7} w{n // 35 % 7} w{n // 245}")
+            for n in range(1100)]  # fmt: skip
+    pairs.write_text("anchor,positive\n" + "".join(f"{q},{p}\n" for q, p in rows))
+    corpus.write_text("".join(f"w{n % 9} w{n // 9 % 9} w{n // 81}\n" for n in range(1100)))
+    options = {"num_negatives": 2, "range_max": 9, "scores": True, "verbose": 0}
+    found = mine_hard_negatives(pretrained, pairs, corpus=corpus, **options)
+    assert [line - found.lines[0] for line in found.lines] == list(range(1100))
+    assert [group[:2] for group in found.texts] == rows
+    given = mine_hard_negatives(
+        pretrained, rows, corpus=corpus.read_text().split("\n")[:-1], **options
+    )
+    assert found.texts == given.texts and found.labels == given.labels
+
+
 def test_random_negatives_are_of_the_candidates(minilm, vector):
     options = {"corpus": CORPUS, "num_negatives": 2, "verbose": 0, "range_max": 5}
     top = expected(vector, 0, 5, lambda score: np.inf, count=5)

@@ -17,7 +17,8 @@ from keras_posenc.analysis.contextual import verdict as verdict_of
 from keras_posenc.retrieval import embed_spans, open_embedder
 from keras_posenc.training import contextual_summary, contextualize, finetune, runs
 from keras_posenc.training.contextual.batches import CopyBatches
-from keras_posenc.training.contextual.copies import COPIES, PASSAGES, Corpus
+from keras_posenc.training.contextual.copies import COPIES, PASSAGES, draw
+from keras_posenc.training.contextual.corpus import Corpus
 from keras_posenc.training.contextual.measure import Measure, cases
 from keras_posenc.training.contextual.model import ContextualModel
 from keras_posenc.training.contextual.names import name_pattern, names_in, without_name
@@ -110,13 +111,65 @@ def test_a_name_without_one_clear_pronoun_is_none():
     assert found(*["We went to Xanthe in spring."] * 3) == {"Xanthe": IT}
 
 
+@pytest.mark.once
+def test_a_part_of_a_longer_name_is_none():
+    """Words in a row, or joined by "of", are one name, wherever it stands in the corpus."""
+    one = (
+        "We met Ada in the morning. Later Ada wrote to the Congress of the United States, and she "
+        "asked the House of Representatives for a loan. In November the Bank of the United States "
+        "paid, and Ada was glad. The House of Representatives met in November, and she smiled."
+    )
+    found = names_in([sentences_of(one)] * 3, ENGLISH)
+    assert [set(names) for names in found] == [{"Ada"}] * 3
+    # So it is counted in further texts, such as those that are held out.
+    text = sentences_of("We like Norland. He went to Norland. I know Norland well. So it is.")
+    assert names_in([text], ENGLISH)[0] == {"Norland": IT}
+    longer = [[f"We like {kind} Norland." for kind in ("Grand", "New", "Great", "Old")] * 3]
+    found = names_in([text], ENGLISH, longer)
+    assert found == [{}] and found.left_out == {"part of a longer name": 1}
+    assert names_in([text, *longer], ENGLISH) == [{}, {}]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("word", ["November", "Sunday", "Catholic", "Germans", "General"])
+def test_months_days_peoples_and_titles_are_no_names(word):
+    found = names_in([[f"It was {word} again, and we liked {word} then."] * 3], ENGLISH)
+    assert found == [{}] and found.left_out == {"month, day, people or title": 1}
+
+
+@pytest.mark.once
+def test_words_that_are_no_names_are_counted_by_reason():
+    sentences = [
+        "Near the Scarecrow he sat.",
+        "We met Xanthe, and he saw her.",
+        "There was May, or may be.",
+    ]
+    left_out = names_in([sentences * 3], ENGLISH).left_out
+    assert left_out == {
+        "behind an article": 1, "without one clear pronoun": 1, "also in lower case": 1,
+    }  # fmt: skip
+
+
+@pytest.mark.once
+def test_a_longer_name_is_exchanged_and_replaced_as_a_whole():
+    text = "I saw Ada. Then Ada Byron of Lovelace left. The House of Ada is big, said Mrs. Ada."
+    found = names_in(
+        [sentences_of(text + " We met Ada, and Ada slept, and Ada ate, said Ada.")], ENGLISH
+    )
+    pattern = name_pattern("Ada", ENGLISH, found.longer["Ada"])
+    assert without_name(text, pattern, SHE, ENGLISH) == (
+        "I saw she. Then she left. She is big, said she."
+    )
+    assert pattern.sub("Otto", text) == "I saw Otto. Then Otto left. Otto is big, said Otto."
+
+
 def test_the_arrays_of_a_step_have_the_passages_in_their_places(small, corpus):
     tokenizer = Tokenizer(small)
     make = CopyBatches(tokenizer, 128, 700, skips=True)
     jumps = set()
     for step in range(20):
         rng = np.random.default_rng(step)
-        copies = corpus.draw(rng)
+        copies = draw(corpus, rng)
         batch = make(copies, rng)
         ids, members = batch.inputs["token_ids"], batch.inputs["members"]
         for copy in range(COPIES):
@@ -143,7 +196,7 @@ def test_a_passage_is_cut_where_its_copy_is(small, corpus):
     make = CopyBatches(tokenizer, 64, 700, skips=True, window=64)
     for step in range(10):
         rng = np.random.default_rng(step)
-        copies = corpus.draw(rng)
+        copies = draw(corpus, rng)
         inputs = make(copies, rng).inputs
         for ids, members, text in zip(
             inputs["token_ids"], inputs["members"], copies.texts, strict=True
@@ -163,7 +216,7 @@ def test_the_prompt_of_documents_stands_before_all_that_is_read(small, tmp_path,
     tokenizer = Prompted(Tokenizer(small), "we met ")
     prefix = [token for part in Tokenizer(small).contents(["we met"]) for token in part]
     rng = np.random.default_rng(0)
-    batch = CopyBatches(tokenizer, 128, 700, skips=True, window=64)(corpus.draw(rng), rng)
+    batch = CopyBatches(tokenizer, 128, 700, skips=True, window=64)(draw(corpus, rng), rng)
     rows = batch.inputs["token_ids"], batch.inputs["alone_ids"], batch.named_ids, batch.near_ids
     for ids in rows:
         ids = ids[ids[:, 0] != tokenizer.pad_id]
@@ -198,7 +251,7 @@ def test_near_context_is_that_of_a_window_of_the_copy(small, corpus):
     cut = set()
     for step in range(20):
         rng = np.random.default_rng(step)
-        copies = corpus.draw(rng)
+        copies = draw(corpus, rng)
         batch = make(copies, rng)
         text = [t for part in tokenizer.contents(copies.texts[0]) for t in part]
         start = batch.near_place - make.before
@@ -216,7 +269,7 @@ def test_near_context_is_that_of_a_window_of_the_copy(small, corpus):
 def test_the_teacher_reads_the_passages_that_there_are(small, corpus):
     encoder, tokenizer = build_transformer_model(small), Tokenizer(small)
     rng = np.random.default_rng(2)
-    batch = CopyBatches(tokenizer, 128, 700, skips=True, window=64)(corpus.draw(rng), rng)
+    batch = CopyBatches(tokenizer, 128, 700, skips=True, window=64)(draw(corpus, rng), rng)
     assert 0 < batch.real.sum() < len(batch.real)
     teacher = types.SimpleNamespace(teacher=Reader(encoder, tokenizer, 64))
     found = ContextualTraining.named(teacher, batch)
@@ -357,7 +410,7 @@ def test_passages_learn_the_name_far_before_them(small, corpus):
     student = build_transformer_model(small, hierarchical_position=0.2, custom_position_ids=True)
     model = ContextualModel(student)
     model.compile(keras.optimizers.Adam(1e-2))
-    batch = CopyBatches(tokenizer, 128, 700, skips=True, window=64)(corpus.draw(rng), rng)
+    batch = CopyBatches(tokenizer, 128, 700, skips=True, window=64)(draw(corpus, rng), rng)
     width = TINY_CONFIG["hidden_size"]
     targets = {
         "passages": rng.normal(size=(COPIES * PASSAGES, width)),

@@ -8,7 +8,8 @@ from contextual_texts import ENGLISH, OPENING, TEXTS, write_embedder
 
 from keras_posenc import Tokenizer
 from keras_posenc.training.contextual.batches import CopyBatches
-from keras_posenc.training.contextual.copies import COPIES, PASSAGES, Corpus
+from keras_posenc.training.contextual.copies import COPIES, PASSAGES, draw
+from keras_posenc.training.contextual.corpus import Corpus
 from keras_posenc.training.contextual.pronouns import language_of
 
 
@@ -22,7 +23,7 @@ def small(tmp_path_factory):
 @pytest.mark.parametrize(("opening", "least", "most"), [(1.0, 40, 40), (0.0, 0, 20)])
 def test_a_name_is_in_the_first_sentence_of_a_fraction(small, opening, least, most):
     corpus = Corpus(TEXTS, Tokenizer(small), ENGLISH, 500, 1.0, opening)
-    drawn = [corpus.draw(np.random.default_rng(step)).texts for step in range(40)]
+    drawn = [draw(corpus, np.random.default_rng(step)).texts for step in range(40)]
     assert least <= sum(len({copy[0] for copy in texts}) > 1 for texts in drawn) <= most
 
 
@@ -31,7 +32,7 @@ def test_a_name_is_in_the_first_sentence_of_a_fraction(small, opening, least, mo
 def test_copies_differ_in_what_stands_far_before_the_passages(small, names):
     corpus = Corpus(TEXTS, Tokenizer(small), ENGLISH, 126, names, OPENING)
     for step in range(30):
-        copies = corpus.draw(np.random.default_rng(step))
+        copies = draw(corpus, np.random.default_rng(step))
         texts, passages = copies.texts, copies.passages
         assert len(texts) == len(copies.named) == COPIES and 1 <= len(passages) <= PASSAGES
         other = {i for i in range(len(texts[0])) if len({text[i] for text in texts}) > 1}
@@ -48,7 +49,7 @@ def test_copies_differ_in_what_stands_far_before_the_passages(small, names):
 @pytest.mark.once
 def test_few_words_make_fewer_copies(small):
     tokenizer, rng = Tokenizer(small), np.random.default_rng(0)
-    copies = Corpus(TEXTS[:2], tokenizer, None, 126, 0.0, OPENING).draw(rng)
+    copies = draw(Corpus(TEXTS[:2], tokenizer, None, 126, 0.0, OPENING), rng)
     assert len(copies.texts) == len(copies.named) < COPIES
     batch = CopyBatches(tokenizer, 128, 700, skips=True, window=64)(copies, rng)
     assert batch.inputs["token_ids"].shape[0] == COPIES
@@ -64,7 +65,7 @@ def test_one_long_text_is_compared_with_its_own_parts(small):
     corpus = Corpus([" ".join(TEXTS * 8)], tokenizer, ENGLISH, 126, 1.0, OPENING)
     assert len(corpus.sentences) == round(sum(map(sum, corpus.counts)) / 2000) > 1
     assert corpus.summary().endswith("of 1 of 1 texts")
-    assert corpus.draw(np.random.default_rng(0)).passages
+    assert draw(corpus, np.random.default_rng(0)).passages
 
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -110,7 +111,7 @@ def test_copies_differ_in_their_tokens(small, tmp_path, names):
     corpus = Corpus(texts, tokenizer, ENGLISH, 126, names, OPENING)
     assert corpus.subjects
     for step in range(40):
-        copies = corpus.draw(np.random.default_rng(step))
+        copies = draw(corpus, np.random.default_rng(step))
         tokens = [tokenizer.contents([" ".join(copy)])[0] for copy in copies.texts]
         assert len({tuple(each) for each in tokens}) == len(tokens) > 1
     # Where no two words differ in their tokens, there is nothing to learn from.

@@ -20,7 +20,7 @@ from keras_posenc.text import Texts
 from keras_posenc.text.documents import check_list
 from keras_posenc.text.files import read_long_texts
 from keras_posenc.text.truncation import LOGGER
-from keras_posenc.training.contextual.copies import Corpus
+from keras_posenc.training.contextual.corpus import Corpus
 from keras_posenc.training.contextual.prompted import Prompted
 from keras_posenc.training.contextual.pronouns import LANGUAGES, language_of
 from keras_posenc.training.contextual.recipe import ContextualRecipe
@@ -132,7 +132,8 @@ def contextualize(
             encoder in windows, `first_sentence` the same with the first sentence prepended, and
             `trained` the student. `sentences` has what happened to single sentences: the
             rank correlation of their similarities with those of the original, and the mean cosine.
-            The others are `examples`, `losses`, `seconds` and `versions`.
+            `left_out` has the number of capitalised words that are no names, by reason. The others
+            are `examples`, `targets`, `losses`, `seconds` and `versions`.
 
     Raises:
         FileNotFoundError: if a file is missing.
@@ -180,8 +181,10 @@ def contextualize(
     recipe.options(old)
     prompt = prompt_of_side(*folder.prompts, "document")
     tokenizer = Prompted(source.read_tokenizer(old), prompt)
-    corpora = [_corpus(each, what, tokenizer, recipe)
-               for each, what in ((train, "train"), (held_out, "measure"))]  # fmt: skip
+    corpora = [
+        _corpus(each, [text for text in others if text not in each], what, tokenizer, recipe)
+        for each, others, what in ((train, held_out, "train"), (held_out, train, "measure"))
+    ]
     files = sentence_transformers_files(folder, max_length)
     with tempfile.TemporaryDirectory() as scratch:
         output = pathlib.Path(scratch) / "contextual" if output is None else output
@@ -238,10 +241,10 @@ def _digest(*texts):
     return hashlib.sha256(repr(texts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _corpus(texts, what, tokenizer, recipe):
+def _corpus(texts, others, what, tokenizer, recipe):
     language = LANGUAGES.get(recipe.language) if recipe.names else None
     size = recipe.train_length - tokenizer.special_tokens()
-    corpus = Corpus(texts, tokenizer, language, size, recipe.names, recipe.opening)
+    corpus = Corpus(texts, tokenizer, language, size, recipe.names, recipe.opening, others)
     if not corpus.subjects:
         raise ValueError(
             f"`texts` must have names or words that repeat in a text, to {what} on. None of "

@@ -6,7 +6,8 @@ import numpy as np
 
 from keras_posenc.losses.similarity import TIE
 from keras_posenc.metrics.scores import spearman
-from keras_posenc.training.contextual.copies import SENTENCE, Fillers, in_place
+from keras_posenc.training.contextual.copies import Fillers, in_place
+from keras_posenc.training.contextual.corpus import SENTENCE
 from keras_posenc.training.stretching.feature_losses import agreement
 from keras_posenc.training.stretching.windows import first_token, one_segment
 

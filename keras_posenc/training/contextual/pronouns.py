@@ -46,6 +46,8 @@ class Language:
         titles: frozenset of words that belong to the name behind them, such as "Mr".
         possessive: str, a regular expression of the ending of a possessive, such as "['’]s".
         articles: frozenset of words in lower case. No name stands behind them.
+        joining: frozenset of words in lower case that stand inside longer names, such as "of".
+        no_names: frozenset of capitalised words that are no names: months, days, peoples.
 
     Example:
 
@@ -66,6 +68,8 @@ class Language:
     titles: frozenset
     possessive: str
     articles: frozenset = frozenset()
+    joining: frozenset = frozenset()
+    no_names: frozenset = frozenset()
 
 
 WOMEN = (
@@ -88,6 +92,20 @@ MEN = (
     "Reginald Richard Roger Roland Ronald Rupert Samuel Sidney Stanley Stephen Thomas Timothy "
     "Toby Vincent Wilfred William"
 )
+NO_NAMES = (
+    "January February March April May June July August September October November December Monday "
+    "Tuesday Wednesday Thursday Friday Saturday Sunday Christmas Easter Sabbath African Africans "
+    "American Americans Arab Arabs Asian Asians Australian Australians Austrian Austrians Baptist "
+    "Belgian Brazilian British Briton Britons Buddhist Canadian Canadians Catholic Catholics "
+    "Chinese Christian Christians Cuban Cubans Dane Danes Danish Dutch Egyptian Egyptians English "
+    "Englishman Englishmen European Europeans Filipino Filipinos Finnish French Frenchman "
+    "Frenchmen German Germans Greek Greeks Hebrew Hindu Hindus Hungarian Indian Indians Iranian "
+    "Iraqi Iraqis Irish Irishman Islamic Israeli Israelis Italian Italians Japanese Jew Jewish "
+    "Jews Korean Koreans Latin Mexican Mexicans Mormon Moslem Muslim Muslims Norwegian "
+    "Palestinian Persian Polish Portuguese Protestant Protestants Roman Romans Russian Russians "
+    "Scot Scots Scottish Scotch Spaniard Spaniards Spanish Swedish Swiss Syrian Turk Turkish "
+    "Turks Vietnamese Welsh"
+)
 ENGLISH = Language(
     pronouns=(
         Pronoun("she", "her", "her", WOMEN),
@@ -101,11 +119,14 @@ ENGLISH = Language(
         "into like near of off on onto over past round than through to toward towards under upon "
         "with without".split()
     ),
-    titles=frozenset("Aunt Captain Colonel Count Doctor Dr Father King Lady Lord Madame Major "
-                     "Miss Mister Mother Mr Mrs Ms Prince Princess Professor Queen Sir "
-                     "Uncle".split()),
+    titles=frozenset("Admiral Aunt Baron Bishop Captain Colonel Count Doctor Dr Duke Emperor "
+                     "Father General Governor Judge King Lady Lieutenant Lord Madam Madame Major "
+                     "Miss Mister Mother Mr Mrs Ms Pope President Prince Princess Professor Queen "
+                     "Senator Sergeant Sir Uncle".split()),
     possessive="['’]s",
     articles=frozenset("a an any each every no some that the these this those".split()),
+    joining=frozenset(["of"]),
+    no_names=frozenset(NO_NAMES.split()),
 )  # fmt: skip
 LANGUAGES = {"en": ENGLISH}
 

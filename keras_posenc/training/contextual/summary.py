@@ -48,3 +48,22 @@ def contextual_summary(report):
         f"Trained on {report['targets']}, {len(report['losses']):,} steps in "
         f"{report['seconds']:,.0f} s.",
     ])  # fmt: skip
+
+
+def left_out_summary(left_out):
+    """How many repeated capitalised words are no names, and why, as a line; "" if there is none.
+
+    Args:
+        left_out: dict reason -> number of words.
+
+    Returns:
+        str.
+
+    Example:
+
+    >>> left_out_summary({"also in lower case": 2, "behind an article": 1})
+    '3 capitalised words are no names (2 also in lower case, 1 behind an article)'
+    """
+    reasons = [f"{count:,} {reason}" for reason, count in sorted(left_out.items())]
+    total = sum(left_out.values())
+    return f"{total:,} capitalised words are no names ({', '.join(reasons)})" if reasons else ""

@@ -7,9 +7,10 @@ import numpy as np
 from keras_posenc.backend.seeding import set_random_seed
 from keras_posenc.text.truncation import LOGGER
 from keras_posenc.training.contextual.batches import CopyBatches
-from keras_posenc.training.contextual.copies import COPIES
+from keras_posenc.training.contextual.copies import COPIES, draw
 from keras_posenc.training.contextual.measure import Measure, cases
 from keras_posenc.training.contextual.model import ContextualModel
+from keras_posenc.training.contextual.summary import left_out_summary
 from keras_posenc.training.progress import printer
 from keras_posenc.training.runs import take_steps
 from keras_posenc.training.stretching.pair import Pair
@@ -56,6 +57,8 @@ class ContextualTraining:
                 f"{self.recipe.train_length:,} tokens, about {self.gigabytes():.1f} GB of memory "
                 "beside the program"
             )
+            if left_out := left_out_summary(self.corpus.left_out):
+                print_line(left_out)
             print_line("measuring what is found before the training")
             return self.at_start()
 
@@ -73,7 +76,7 @@ class ContextualTraining:
     def step(self, number):
         """Takes one training step and returns the loss."""
         rng = np.random.default_rng((self.recipe.seed, 2, number))
-        batch = self.batches(self.corpus.draw(rng), rng)
+        batch = self.batches(draw(self.corpus, rng), rng)
         window = self.teacher.model.predict_on_batch(
             one_segment(self.teacher.model, batch.near_ids)
         )[0, self.batches.before :]
@@ -147,6 +150,7 @@ class ContextualTraining:
             "chance": round(float(np.mean([1 / len(c.texts) for c in self.measure.cases])), 4),
             "sentences": {"similarity": similarity, "agreement": cosine},
             "targets": self.corpus.summary(),
+            "left_out": self.corpus.left_out,
             "examples": self._examples(chosen),
             "losses": record["losses"],
             "seconds": round(record["seconds"], 1),
