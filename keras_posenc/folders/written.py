@@ -204,6 +204,28 @@ def embedder_files(pooling, width, longest, prompts):
     }
 
 
+def with_pooling(files, pooling):
+    """The files of a directory of sentence-transformers, which then pools in another way.
+
+    Args:
+        files: dict path -> bytes, as `sentence_transformers_files` gives them.
+        pooling: str, one of the values of `POOLING_OF_MODE`.
+
+    Returns:
+        dict path -> bytes.
+    """
+    if MODULES not in files:
+        return files
+    path = f"{json.loads(files[MODULES])[1]['path']}/config.json"
+    config = json.loads(files.get(path, b"{}"))
+    mode = next(mode for mode, name in POOLING_OF_MODE.items() if name == pooling)
+    if "pooling_mode" in config:
+        config["pooling_mode"] = mode
+    else:
+        config |= {flag: each == mode for flag, each in FLAGS.items()}
+    return {**files, path: json.dumps(config, indent=2).encode()}
+
+
 def _settle(folder):
     """Moves new results to their places; `Folder.newest` finds those that are not moved yet."""
     results = folder / RESULTS

@@ -14,6 +14,9 @@ from keras import ops
 
 from keras_posenc import Tokenizer, build_transformer_model, export_model, read_config
 from keras_posenc.analysis.contextual import verdict as verdict_of
+from keras_posenc.folders.folder import open_folder
+from keras_posenc.folders.sentence_transformers import read_modules, read_pooling
+from keras_posenc.folders.written import sentence_transformers_files, with_pooling
 from keras_posenc.retrieval import embed_spans, open_embedder
 from keras_posenc.training import contextual_summary, contextualize, finetune, runs
 from keras_posenc.training.contextual.batches import CopyBatches
@@ -41,6 +44,20 @@ def small(tmp_path_factory):
 @pytest.fixture
 def corpus(small):
     return Corpus(TEXTS, Tokenizer(small), ENGLISH, 126, 1.0, OPENING)
+
+
+def with_modules(small, folder, pooling):
+    """A copy of the embedder as a directory of sentence-transformers that pools in a way."""
+    shutil.copytree(small, folder)
+    kinds = {"": "Transformer", "1_Pooling": "Pooling"}
+    modules = [
+        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for i, (path, kind) in enumerate(kinds.items())
+    ]
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": pooling}))
+    (folder / "modules.json").write_text(json.dumps(modules))
+    return folder
 
 
 @pytest.mark.once
@@ -222,18 +239,9 @@ def test_the_prompt_of_documents_stands_before_all_that_is_read(small, tmp_path,
         ids = ids[ids[:, 0] != tokenizer.pad_id]
         assert len(ids) and (ids[:, 1:3] == prefix).all()
     # A run reads the directory's prompt, and keeps it.
-    prompted = tmp_path / "prompted"
-    shutil.copytree(small, prompted)
+    prompted = with_modules(small, tmp_path / "prompted", "mean")
     prompts = json.dumps({"prompts": {"query": "we", "passage": "we met "}})
     (prompted / "config_sentence_transformers.json").write_text(prompts)
-    kinds = {"": "Transformer", "1_Pooling": "Pooling"}
-    modules = [
-        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for i, (path, kind) in enumerate(kinds.items())
-    ]
-    (prompted / "1_Pooling").mkdir()
-    (prompted / "1_Pooling" / "config.json").write_text('{"pooling_mode": "mean"}')
-    (prompted / "modules.json").write_text(json.dumps(modules))
     settings = {**SHORT, "steps": 1, "test": TEXTS}
     losses = [
         contextualize(source, TEXTS, tmp_path / name, **settings)[1]["losses"]
@@ -483,16 +491,77 @@ def test_what_cannot_be_trained(small, tmp_path):
     refused("`opening` must be .* at least 0.* -0.5", opening=-0.5)
     refused("log_n", log_n=1)
     refused("There is no directory", FileNotFoundError, source=tmp_path / "none")
-    kinds = {"": "Transformer", "1_Pooling": "Pooling"}
-    modules = [
-        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for i, (path, kind) in enumerate(kinds.items())
-    ]
-    files = {"modules.json": modules, "1_Pooling/config.json": {"pooling_mode": "cls"}}
-    cls = tmp_path / "cls"
-    (cls / "1_Pooling").mkdir(parents=True)
-    for path in small.iterdir():
-        (cls / path.name).write_bytes(path.read_bytes())
+    refused(
+        "must pool by one of mean, cls, last, .* pools by max: take",
+        source=with_modules(small, tmp_path / "max", "max"),
+    )
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("pooling", "place"), [("cls", 0), ("lasttoken", -1)])
+def test_an_embedder_of_one_token_gets_means(small, tmp_path, monkeypatch, pooling, place):
+    """Its targets are the vectors that the original gives, and what is written pools by the
+    mean."""
+    source, targets = with_modules(small, tmp_path / "source", pooling), []
+
+    def named(self, batch):
+        vectors = original(self, batch)
+        targets.append((self, batch, vectors))
+        return vectors
+
+    original = ContextualTraining.named
+    monkeypatch.setattr(ContextualTraining, "named", named)
+    contextualize(source, TEXTS, tmp_path / "out", **{**SHORT, "test": TEXTS, "steps": 1})
+    ((training, batch, vectors),) = targets
+    assert training.model.near == 0
+    encoder, rows = build_transformer_model(small), np.flatnonzero(batch.real)
+    for row in rows[:4]:
+        ids = batch.named_ids[row][batch.named_ids[row] != training.tokenizer.pad_id][None]
+        features = encoder.predict_on_batch({"token_ids": ids, "segment_ids": 0 * ids})
+        np.testing.assert_allclose(vectors[row], features[0, place], atol=1e-5)
+    texts = ["Ada sold cheese at the market.", "Then Otto went home."]
+    expected = open_embedder(source).predict(texts, verbose=0)
+    found = training.measure.teacher_vectors(texts)
+    found, expected = (x / np.linalg.norm(x, axis=-1, keepdims=True) for x in (found, expected))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    config = json.loads((tmp_path / "out" / "1_Pooling" / "config.json").read_text())
+    assert config["pooling_mode"] == "mean"
+    model = build_transformer_model(tmp_path / "out")
+    ids = np.array([Tokenizer(small).encode(texts[0])[0]])
+    mean = model.predict_on_batch({"token_ids": ids, "segment_ids": 0 * ids})[0].mean(axis=0)
+    (vector,) = open_embedder(tmp_path / "out", max_length=64).predict(texts[:1], verbose=0)
+    cosine = vector @ mean / np.linalg.norm(vector) / np.linalg.norm(mean)
+    assert cosine == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("dialect", ["new", "old"])
+def test_the_files_of_a_directory_pool_in_another_way(small, tmp_path, dialect):
+    folder = with_modules(small, tmp_path / "model", "cls")
+    config = folder / "1_Pooling" / "config.json"
+    if dialect == "old":
+        flags = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
+        config.write_text(json.dumps({"word_embedding_dimension": 8, **flags}))
+    files = with_pooling(sentence_transformers_files(open_folder(folder), 64), "mean")
     for name, content in files.items():
-        (cls / name).write_text(json.dumps(content))
-    refused("must pool by the mean, .* pools by cls", source=cls)
+        (folder / name).write_bytes(content)
+    assert read_pooling(read_modules(open_folder(folder))[1])[0] == ["mean"]
+    assert with_pooling({}, "mean") == {}
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("pooling", ["mean", "cls", "last"])
+def test_the_teacher_pools_as_its_directory(small, corpus, pooling):
+    tokenizer, rng = Tokenizer(small), np.random.default_rng(3)
+    make = CopyBatches(tokenizer, 128, 700, skips=True, window=64, pooling=pooling)
+    batch = make(draw(corpus, rng), rng)
+    for ids, weights in zip(batch.named_ids, batch.named_weights, strict=True):
+        count = int((ids != tokenizer.pad_id).sum())
+        expected = np.zeros(len(ids))
+        if count:
+            chosen = {"mean": slice(0, count), "cls": slice(0, 1), "last": slice(count - 1, count)}
+            expected[chosen[pooling]] = 1 / (count if pooling == "mean" else 1)
+        np.testing.assert_allclose(weights, expected, atol=1e-6)
+    # The student averages in all cases.
+    assert np.allclose(batch.inputs["alone_members"].sum(axis=1), batch.real[:6])
+    assert (batch.inputs["alone_members"].max(axis=1) < 1).all()

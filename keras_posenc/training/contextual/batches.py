@@ -21,7 +21,7 @@ class Batch:
     Attributes:
         inputs: dict, of `ContextualModel`.
         named_ids: (C P, L) token ids of the passages with their names, for the teacher.
-        named_weights: (C P, L) weights of their mean.
+        named_weights: (C P, L) weights of their tokens in the teacher's pooling.
         near_ids: (1, W) token ids of a window of the first copy, for the teacher.
         near_place: int, the place in the copy of the first token of the window's text.
         kept: (T,) float, 1 for the tokens of the window that are in no passage, and far from
@@ -48,10 +48,11 @@ class CopyBatches:
             before the passages, up to this number, so that short copies train distant positions.
         skips: bool. Whether the student takes position ids.
         window: int. Positions of the teacher.
+        pooling: str. How the teacher pools: "mean", "cls" or "last".
     """
 
-    def __init__(self, tokenizer, length, positions, skips, window=512):
-        self.tokenizer, self.length = tokenizer, length
+    def __init__(self, tokenizer, length, positions, skips, window=512, pooling="mean"):
+        self.tokenizer, self.length, self.pooling = tokenizer, length, pooling
         self.positions, self.skips = positions, skips
         self.before = first_token(tokenizer)
         self.alone = min(ALONE + tokenizer.special_tokens(), window)
@@ -77,20 +78,21 @@ class CopyBatches:
                     members[copy, passage, inside] = 1 / (stop - start)
         near_ids, near_place, kept = self._near(texts[0], length, rng)
         kept &= members[0].sum(axis=0) == 0
-        named_ids, named_weights = self._named(copies)
-        real = (members.sum(axis=-1) > 0).reshape(-1) & (named_weights.sum(axis=-1) > 0)
+        named_ids, counts = self._named(copies)
+        means = pooling_weights(counts, named_ids.shape[1], "mean")
+        real = (members.sum(axis=-1) > 0).reshape(-1) & (counts > 0)
         inputs = {
             "token_ids": self._padded(rows, length),
             "members": members,
             "alone_ids": named_ids[:READ],
-            "alone_members": named_weights[:READ],
+            "alone_members": means[:READ],
         }
         if self.skips:
             inputs["position_ids"] = self._positions(length, places, rng)
         return Batch(
             inputs,
             named_ids,
-            named_weights,
+            pooling_weights(counts, named_ids.shape[1], self.pooling),
             near_ids,
             near_place,
             kept.astype("float32"),
@@ -128,13 +130,36 @@ class CopyBatches:
         return positions
 
     def _named(self, copies):
-        """The token ids (C P, L) of the passages with names, and their weights in the mean."""
+        """The token ids (C P, L) of the passages with names, and the number of tokens of each."""
         size = self.alone - self.tokenizer.special_tokens()
         ids = np.full((COPIES * PASSAGES, self.alone), self.tokenizer.pad_id, "int32")
-        weights = np.zeros(ids.shape, "float32")
+        counts = np.zeros(len(ids), int)
         for copy, named in enumerate(copies.named):
             for passage, piece in enumerate(self.tokenizer.contents(named[:PASSAGES])):
                 row = self.tokenizer.assemble(list(piece)[:size])[0]
                 ids[copy * PASSAGES + passage, : len(row)] = row
-                weights[copy * PASSAGES + passage, : len(row)] = 1 / len(row)
-        return ids, weights
+                counts[copy * PASSAGES + passage] = len(row)
+        return ids, counts
+
+
+def pooling_weights(counts, length, pooling):
+    """The weights of tokens in a pooling.
+
+    Args:
+        counts: (N,) int array, the tokens of each row; 0 for an empty one.
+        length: int, L.
+        pooling: "mean", "cls" or "last".
+
+    Returns:
+        (N, L) float32, 0 for padding and in empty rows.
+
+    Example:
+
+    >>> pooling_weights(np.array([2, 0]), 3, "mean").tolist()
+    [[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]]
+    """
+    places, counts = np.arange(length), counts[:, None]
+    if pooling == "mean":
+        return ((places < counts) / np.maximum(counts, 1)).astype("float32")
+    chosen = 0 if pooling == "cls" else counts - 1
+    return ((places == chosen) & (counts > 0)).astype("float32")

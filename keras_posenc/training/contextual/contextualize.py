@@ -13,7 +13,7 @@ import numpy as np
 from keras_posenc.arguments import checks
 from keras_posenc.files.untrusted import quote
 from keras_posenc.folders.sentence_transformers import prompt_of_side, read_modules, read_pooling
-from keras_posenc.folders.written import sentence_transformers_files
+from keras_posenc.folders.written import sentence_transformers_files, with_pooling
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.processes.together import check_processes, check_shared
 from keras_posenc.text import Texts
@@ -31,6 +31,7 @@ from keras_posenc.training.settings import former_settings
 from keras_posenc.training.source import Source
 
 KEYS = ("found", "chance", "sentences", "losses")
+POOLINGS = ("mean", "cls", "last")
 TEST_SHARE, FEWEST = 0.1, 3  # of the texts, and of few: between name and passage others stand
 NAMES = 0.8  # of the copies, where the pronouns of the language are known
 
@@ -94,8 +95,10 @@ def contextualize(
     returns immediately.
 
     Args:
-        checkpoint: str. A directory of sentence-transformers that pools by the mean, or the
-            directory of an encoder, whose features are then averaged.
+        checkpoint: str. A directory of sentence-transformers that pools by the mean, the first or
+            the last token, or the directory of an encoder, whose features are then averaged. What
+            is written pools by the mean: the mean over the tokens of a query becomes the vector
+            that the original gives it.
         texts: documents without labels, best those that are searched later: a path for
             `read_texts`, a `Texts`, or a list of str.
         output: str or None. Directory for the new checkpoint with tokenizer, pooling and prompts,
@@ -162,7 +165,7 @@ def contextualize(
     embedder = Source.of(checkpoint)
     folder = embedder.folder
     modules = read_modules(folder)
-    _check_pooling(modules, folder)
+    pooling = _pooling(modules, folder)
     source = embedder if modules[0].folder is folder else Source(modules[0].folder)
     old = source.read_config()
     train, held_out = _read(texts, test, text, seed)
@@ -185,11 +188,11 @@ def contextualize(
         _corpus(each, [text for text in others if text not in each], what, tokenizer, recipe)
         for each, others, what in ((train, held_out, "train"), (held_out, train, "measure"))
     ]
-    files = sentence_transformers_files(folder, max_length)
+    files = with_pooling(sentence_transformers_files(folder, max_length), "mean")
     with tempfile.TemporaryDirectory() as scratch:
         output = pathlib.Path(scratch) / "contextual" if output is None else output
         prepare = functools.partial(
-            ContextualTraining, recipe, source, old, tokenizer, *corpora, files
+            ContextualTraining, recipe, source, old, tokenizer, *corpora, files, pooling
         )
         record = recipe.record(texts=_digest(train, held_out))
         data = whence(texts=texts, test=test, text=text)
@@ -197,13 +200,15 @@ def contextualize(
         return Contextualized(build_transformer_model(output), report)
 
 
-def _check_pooling(modules, checkpoint):
+def _pooling(modules, checkpoint):
     poolings = read_pooling(modules[1])[0]
-    if poolings != ["mean"]:
+    if len(poolings) > 1 or poolings[0] not in POOLINGS:
         raise ValueError(
-            f"`checkpoint` must pool by the mean, because late chunking averages the tokens of a "
-            f"passage. {checkpoint} pools by {' and '.join(poolings)}: take another embedder."
+            f"`checkpoint` must pool by one of {', '.join(POOLINGS)}, because its vectors become "
+            f"means of tokens, as late chunking averages them. {checkpoint} pools by "
+            f"{' and '.join(poolings)}: take another embedder."
         )
+    return poolings[0]
 
 
 def _read(texts, test, text, seed):

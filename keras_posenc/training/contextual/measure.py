@@ -6,6 +6,7 @@ import numpy as np
 
 from keras_posenc.losses.similarity import TIE
 from keras_posenc.metrics.scores import spearman
+from keras_posenc.training.contextual.batches import pooling_weights
 from keras_posenc.training.contextual.copies import Fillers, in_place
 from keras_posenc.training.contextual.corpus import SENTENCE
 from keras_posenc.training.stretching.feature_losses import agreement
@@ -102,9 +103,11 @@ class Measure:
         student: encoder that reads whole texts, {"token_ids", ...} (B, T) -> (B, T, D).
         tokenizer: `Tokenizer`.
         longest: int. Positions of the student.
+        pooling: str. How the teacher pools short texts; the student averages.
     """
 
-    def __init__(self, cases, sentences, teacher, student, tokenizer, longest):
+    def __init__(self, cases, sentences, teacher, student, tokenizer, longest, pooling="mean"):
+        self.pooling = pooling
         self.cases, self.sentences = cases, sentences[:SENTENCES]
         self.teacher, self.student, self.tokenizer = teacher, student, tokenizer
         self.before, self.longest = first_token(tokenizer), longest
@@ -133,12 +136,12 @@ class Measure:
         return round(same, 4), round(float(agreement(one, other).mean()), 4)
 
     def teacher_vectors(self, texts):
-        """(N, D) means over the teacher's features of short texts."""
-        return self._vectors(self.teacher.model, texts)
+        """(N, D) vectors of short texts by the teacher."""
+        return self._vectors(self.teacher.model, texts, self.pooling)
 
     def student_vectors(self, texts):
         """(N, D) means over the student's features of short texts."""
-        return self._vectors(self.student, texts)
+        return self._vectors(self.student, texts, "mean")
 
     def _found(self, passages, queries):
         fractions, choices = [], []
@@ -192,7 +195,7 @@ class Measure:
         ids[0, : len(row)] = row
         return self._read(self.student, ids)[0]
 
-    def _vectors(self, model, texts):
+    def _vectors(self, model, texts, pooling):
         size = self.teacher.size
         rows = [
             self.tokenizer.assemble(list(ids)[:size])[0] for ids in self.tokenizer.contents(texts)
@@ -201,9 +204,8 @@ class Measure:
         ids = np.full((len(rows), length), self.tokenizer.pad_id, "int32")
         for number, row in enumerate(rows):
             ids[number, : len(row)] = row
-        weights = np.arange(length) < np.array([len(row) for row in rows])[:, None]
-        found = self._read(model, ids)
-        return (found * weights[..., None]).sum(axis=1) / weights.sum(axis=1, keepdims=True)
+        weights = pooling_weights(np.array([len(row) for row in rows]), length, pooling)
+        return np.einsum("nl,nld->nd", weights, self._read(model, ids))
 
     def _read(self, model, ids):
         positions = np.tile(np.arange(ids.shape[1], dtype="int32"), (len(ids), 1))

@@ -26,6 +26,8 @@ class ContextualModel(backend.SafeTrainer, keras.Model):
 
     Args:
         student: encoder, {"token_ids", "segment_ids", "position_ids"} (B, T) -> (B, T, D).
+        near: float, the weight of the term that keeps features. It is 0 for a teacher that does not
+            pool by the mean, because the means of its features are no vectors of texts.
         **kwargs: arguments of `keras.Model`.
 
     Call arguments:
@@ -38,9 +40,9 @@ class ContextualModel(backend.SafeTrainer, keras.Model):
             copy.
     """
 
-    def __init__(self, student, **kwargs):
+    def __init__(self, student, near=NEAR, **kwargs):
         super().__init__(**kwargs)
-        self.student = student
+        self.student, self.near = student, near
 
     def call(self, inputs):
         features = self._features(inputs["token_ids"], inputs.get("position_ids"))
@@ -76,7 +78,7 @@ class ContextualModel(backend.SafeTrainer, keras.Model):
         return (
             _mean(passages, real)
             + ALONE * _mean(alone, real[:first])
-            + NEAR * _mean(near, y["kept"])
+            + self.near * _mean(near, y["kept"])
         )
 
 

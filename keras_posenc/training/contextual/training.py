@@ -9,7 +9,7 @@ from keras_posenc.text.truncation import LOGGER
 from keras_posenc.training.contextual.batches import CopyBatches
 from keras_posenc.training.contextual.copies import COPIES, draw
 from keras_posenc.training.contextual.measure import Measure, cases
-from keras_posenc.training.contextual.model import ContextualModel
+from keras_posenc.training.contextual.model import NEAR, ContextualModel
 from keras_posenc.training.contextual.summary import left_out_summary
 from keras_posenc.training.progress import printer
 from keras_posenc.training.runs import take_steps
@@ -33,18 +33,22 @@ class ContextualTraining:
         tokenizer: `Prompted`.
         corpus, held_out: `Corpus` of the texts to train and to measure on.
         other_files: dict path -> bytes, files to save with the checkpoint.
+        pooling: str. How the teacher pools.
     """
 
-    def __init__(self, recipe, source, old, tokenizer, corpus, held_out, other_files):
+    def __init__(self, recipe, source, old, tokenizer, corpus, held_out, other_files, pooling):
         self.recipe, self.old, self.tokenizer = recipe, old, tokenizer
         self.corpus, self.held_out, self.other_files = corpus, held_out, other_files
+        self.pooling = pooling
         set_random_seed(recipe.seed)
         skips = not old.padded_positions
         self.pair = Pair(recipe, source, old, {}, skips)
         window = min(old.max_position, 512)
         self.teacher = Reader(self.pair.teacher, tokenizer, window)
-        self.model = ContextualModel(self.pair.student)
-        self.batches = CopyBatches(tokenizer, recipe.train_length, recipe.max_length, skips, window)
+        self.model = ContextualModel(self.pair.student, NEAR if pooling == "mean" else 0.0)
+        self.batches = CopyBatches(
+            tokenizer, recipe.train_length, recipe.max_length, skips, window, pooling
+        )
         recipe.compile(self.model, max(1, recipe.steps), None)
 
     def run(self, state, verbose):
@@ -126,6 +130,7 @@ class ContextualTraining:
             self.pair.student,
             self.tokenizer,
             most,
+            self.pooling,
         )
 
     def at_start(self):
