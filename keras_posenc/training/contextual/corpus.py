@@ -139,10 +139,11 @@ class Corpus:
 
     def names_of(self, subject, rng, count, taken=()):
         """The names, or words, of the copies; the first is that of the text, and the others are
-        none of the words in lower case that are taken, if that leaves one."""
+        none of the words in lower case that are taken, as long as there are such."""
         others = self._others(subject)
-        others = [name for name in others if name.lower() not in taken] or others
-        return [subject.word, *(others[i] for i in rng.permutation(len(others))[: count - 1])]
+        drawn = [others[i] for i in rng.permutation(len(others))]
+        drawn.sort(key=lambda name: name.lower() in taken)
+        return [subject.word, *drawn[: count - 1]]
 
     def _others(self, subject):
         """What can take the place of a name or word: copies with the same tokens would be one."""
