@@ -33,6 +33,8 @@ class UnitCall:
     use_causal_mask: bool = False
     positions: Tensor | None = None
     key_positions: Tensor | None = None
+    query_order: Tensor | None = None
+    key_order: Tensor | None = None
     bias: Tensor | None = None
     return_attention_logits: bool = False
     cache: tuple | None = None
@@ -79,8 +81,8 @@ class GatedAttentionUnit(PositionalAttention):
         mask: (B, T) bool, False on padding. Set by Keras.
         positions: (T,) or (B, T) ids. Default: consecutive, continuing the cache.
         key_positions: ids of all keys in the cache, if there is one. Default: consecutive.
-        attention_mask, use_causal_mask, bias, cache, tables, packed, return_attention_scores,
-            return_attention_logits: as in `PositionalAttention`.
+        attention_mask, use_causal_mask, query_order, key_order, bias, cache, tables, packed,
+            return_attention_scores, return_attention_logits: as in `PositionalAttention`.
 
     Returns:
         (B, T, E); if scores, logits or a cache are requested, a tuple in that order.

@@ -152,6 +152,17 @@ def check_segments(config):
         )
 
 
+def check_token_logits(config):
+    """Refuses token logits of features that the token table does not fit."""
+    sizes = config.embedding_size or config.hidden_size, config.hidden_size
+    if config.tie_word_embeddings and not config.mlm_dense and sizes[0] != sizes[1]:
+        raise ValueError(
+            "Without `mlm_dense` the features are multiplied by the token table, so "
+            f"`embedding_size` must be the `hidden_size`, {sizes[1]}: set mlm_dense=True, or leave "
+            f"the token logits out. Received: embedding_size={sizes[0]}"
+        )
+
+
 def check_caches(caches, application, config):
     """Refuses `attention_caches` of no layer, or in an order that they have no place in."""
     if application != "encoder":

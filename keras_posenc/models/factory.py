@@ -15,6 +15,7 @@ from keras_posenc.models.arguments import (
     check_position_ids,
     check_segments,
     check_table,
+    check_token_logits,
     extension_of,
     sort_arguments,
     trained_extension,
@@ -168,6 +169,8 @@ def build_transformer_model(
         check_encodings(encodings, application, options, config)
     if application == "unilm":
         check_segments(config)
+    if options.get("with_mlm"):
+        check_token_logits(config)
     if options.get("attention_caches"):
         check_caches(options["attention_caches"], application, config)
     if extended:

@@ -4,7 +4,7 @@ import dataclasses
 
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.rope import rotary
-from keras_posenc.models.families.task_heads import heads
+from keras_posenc.models.families.task_heads import TOKENS, heads
 from keras_posenc.models.families.weight_rows import attention, feed_forward, mlm, table
 
 BLOCK = "@encoder.layer.{i}"
@@ -73,7 +73,10 @@ FAMILY = Family(
         "esmfold_config": None,
         "vocab_list": None,
     },
-    heads=heads(),
+    heads={
+        "sequence_classification": heads()["sequence_classification"],
+        "token_classification": TOKENS,
+    },
     positions="rotary",
     paper="https://doi.org/10.1126/science.ade2574",
 )
