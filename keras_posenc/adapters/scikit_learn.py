@@ -23,6 +23,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         checkpoint: str or path, as in `finetune`.
         max_length: int or None. Tokens that are read of a text.
         epochs: int or None.
+        freeze: as in `finetune`. "encoder", for few texts, trains a linear head in seconds.
         settings: dict or None. Further arguments of `finetune`.
 
     Attributes:
@@ -40,9 +41,9 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
     (1, 2)
     """
 
-    def __init__(self, checkpoint, max_length=None, epochs=None, settings=None):
+    def __init__(self, checkpoint, max_length=None, epochs=None, settings=None, freeze=None):
         self.checkpoint, self.max_length = checkpoint, max_length
-        self.epochs, self.settings = epochs, settings
+        self.epochs, self.settings, self.freeze = epochs, settings, freeze
 
     def __getattr__(self, name):
         if name in ("classes_", "model_"):
@@ -65,7 +66,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
                 output,
                 max_length=self.max_length,
                 epochs=self.epochs,
-                **settings,
+                **{"freeze": self.freeze, **settings},
             )
             self.model_, self.classes_ = load_finetuned(output), classes
         return self

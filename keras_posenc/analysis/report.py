@@ -21,6 +21,7 @@ from keras_posenc.analysis.run_files import (
     read_metrics,
     read_recipe,
 )
+from keras_posenc.training.summary import verdict as compared_with_baselines
 
 
 @dataclasses.dataclass(frozen=True)
@@ -279,6 +280,12 @@ def verdict(run):
     if not run.judged:
         return NOT_JUDGED
     role, metrics = run.judged
+    compared = compared_with_baselines(metrics, run.scores, role)
+    return " ".join(filter(None, (_alone(run, role, metrics), compared)))
+
+
+def _alone(run, role, metrics):
+    """The verdict without the baselines of a run."""
     key = next((key for key in run.scores if key in metrics), None)
     title, documents = run.scores[key], f"{metrics['documents']:,} {role} documents"
     if "confusion" in metrics and "interval" in metrics and key == "accuracy":

@@ -43,6 +43,13 @@ def _groups(scores):
     return check
 
 
+# What only some sets of documents have.
+MORE = {
+    "classes": e.maybe(e.by_name(e.keys(CLASS))),
+    "baselines": e.by_name(e.by_name(e.number)),
+}
+
+
 def _judged(scores, classes):
     """The scores of a set of documents."""
     documents = e.keys({"documents": e.count}, scores | INTERVAL)
@@ -55,9 +62,7 @@ def _judged(scores, classes):
 
     def check(value, where):
         needed = {"by_length": _groups(scores), "lengths": _histogram, "long": e.maybe(documents)}
-        e.both(documents, e.keys(needed, {"classes": e.maybe(e.by_name(e.keys(CLASS)))}))(
-            value, where
-        )
+        e.both(documents, e.keys(needed, MORE))(value, where)
         if "confusion" in value:
             e.keys(several)(value, where)
         if not scores.keys() & value.keys():

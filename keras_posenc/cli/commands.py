@@ -145,8 +145,9 @@ COMMANDS = (
                 "metavar": "WHAT",
                 "nargs": "+",
                 "type": frozen,
-                "help": "Weights to leave as they are: embeddings, a number of first layers (with "
-                "the embeddings), or patterns of names, such as '*-FeedForward/*'",
+                "help": "Weights to leave as they are: encoder, to train a linear head on vectors "
+                "of whole texts in seconds, for few texts; or embeddings, a number of first "
+                "layers (with the embeddings), or patterns of names, such as '*-FeedForward/*'",
             },
             "class_weight": {
                 "metavar": "WEIGHTS",

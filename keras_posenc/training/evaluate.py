@@ -1,15 +1,18 @@
 """Evaluation and predictions of a saved model."""
 
 import os
+import pathlib
 
 from keras_posenc.arguments import checks
 from keras_posenc.files.untrusted import json_line
+from keras_posenc.folders.download import local_path
 from keras_posenc.processes.devices import on_devices
 from keras_posenc.processes.pool import computing
 from keras_posenc.processes.shards import read_shard
 from keras_posenc.text.documents import kind_of_all
 from keras_posenc.text.json_lines import check_jsonl
 from keras_posenc.text.text_stream import TextStream
+from keras_posenc.training.finetuning.baselines import Baselines
 from keras_posenc.training.part_file import write_parts
 from keras_posenc.training.saved_models import load_finetuned, task_of
 
@@ -65,11 +68,14 @@ def evaluate(
     kind = finetuned.kind.of_names(finetuned.label_names)
     documents = kind.read(data, "data", text, label)
     kind.check_label_names(documents, finetuned.label_names, "data")
+    test = finetuned.kind.measure(finetuned, documents, verbose)
+    if baselines := Baselines.load(pathlib.Path(local_path(directory))):
+        test["baselines"] = baselines.measure(finetuned, documents)
     return {
         "task": finetuned.task,
         "labels": finetuned.label_names,
         "scores": finetuned.kind.scores,
-        "test": finetuned.kind.measure(finetuned, documents, verbose),
+        "test": test,
     }
 
 

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import math
 
 from keras_posenc.files.untrusted import cell, shorten, visible_json
 
@@ -56,12 +57,43 @@ def summary(metrics):
         key = next((key for key in shown if key in part["by_length"][0]), first)
         groups = part["by_length"] if key == first else []
         lines += [_row(f"  {_tokens(each)}", each, first, shown).rstrip() for each in groups]
+        for title, scores in part.get("baselines", {}).items():
+            row = {name: scores.get(name, float("nan")) for name in (first, *others)}
+            cell = f"{row[first]:.1%}" if has_intervals else f"{row[first]:.3f}"
+            more = "".join(f"{row[key]:>{width}.3f}" for key, width in widths.items())
+            start = f"{title:26}{part['documents']:>9,}{cell:>{_wide(first, shown)}}"
+            lines.append(f"{start}{'':{len(interval)}}{more}".replace("nan", "  –"))
+    lines += [line for role, part in parts.items() if (line := verdict(part, shown, role))]
     if train := metrics.get("train"):
         lines.append(
             f"Trained on {train['documents']:,} documents for {train['epochs']} epochs, "
             f"{train['steps']:,} steps, in {train['seconds']:,.0f} s."
         )
     return "\n".join(lines if parts or not train else lines[1:])
+
+
+def verdict(part, scores, role):
+    """Whether a model is better than the simplest baselines, as a sentence; None without any.
+
+    Args:
+        part: dict, the metrics of some documents.
+        scores: dict, the titles of its scores, the one that matters most first.
+        role: str, what the documents are.
+    """
+    baselines = part.get("baselines") or {}
+    names = [key for key in scores if any(key in each for each in baselines.values())]
+    name = next((key for key in names if key != "loss" and key in part), None)
+    if name is None:
+        return None
+    sign = -1 if name.endswith("error") else 1
+    title = max(baselines, key=lambda each: sign * baselines[each].get(name, -sign * math.inf))
+    score, best = part[name], baselines[title][name]
+    shown = f"{scores[name]} on {role} {score:.3f}, {title} {best:.3f}"
+    if sign * score <= sign * best:
+        return f"The training did not pay: {shown}."
+    if name == "accuracy" and "interval" in part and part["interval"][0] <= best:
+        return f"Whether the training paid is uncertain: {shown}, which is within the interval."
+    return f"The training paid: {shown}."
 
 
 def _wide(first, shown):

@@ -57,8 +57,8 @@ class TextModel:
         task: str or None. As in `finetune`; None for a model that gives one row per text.
         chunks: int or None. Read all of a document in chunks of this many tokens, in place of its
             first `max_length` tokens.
-        pool: str. "mean" or "max" of the chunks' probabilities, class by class. The mean is
-            weighted by tokens.
+        pool: str. "mean" or "max" of the chunks' probabilities, class by class, or "logits", the
+            mean of their outputs. Means are weighted by tokens.
         stride: int or None. With task "qa", tokens that windows of a passage share.
         prompts: dict or None. With task "embed", the texts that precede the first text of a tuple,
             the "query", and the others, each a "document".

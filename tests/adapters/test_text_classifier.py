@@ -91,3 +91,11 @@ def test_nothing_is_there_before_fit(classifier):
     with pytest.raises(ValueError):
         classifier.fit(TEXTS, ["a"] * 4)
     assert not hasattr(classifier, "classes_")
+
+
+def test_a_frozen_encoder_has_a_linear_head(pretrained):
+    classifier = TextClassifier(pretrained, freeze="encoder").fit(TEXTS * 3, LABELS * 3)
+    assert classifier.model_.pool == "logits" and classifier.classes_.tolist() == ["a", "b"]
+    assert classifier.score(TEXTS, LABELS) == 1
+    with pytest.raises(ValueError, match="takes no epochs"):
+        classifier.set_params(epochs=2).fit(TEXTS, LABELS)

@@ -41,7 +41,9 @@ def test_evaluate_and_predict_read_in_chunks(finetuned, corpus):
 def test_what_chunks_cannot_be(finetuned):
     with pytest.raises(ValueError, match="`chunks` must be an integer of at least 3. Received: 2"):
         predict(finetuned, TEXTS, chunks=2)
-    with pytest.raises(ValueError, match="`pool` must be one of .'mean', 'max'.. Received: 'sum'"):
+    with pytest.raises(
+        ValueError, match="`pool` must be one of .'mean', 'max', 'logits'.. Received: 'sum'"
+    ):
         predict(finetuned, TEXTS, chunks=16, pool="sum")
     with pytest.raises(ValueError, match="give one of them. Received: chunks=16, max_length=20"):
         predict(finetuned, TEXTS, chunks=16, max_length=20)

@@ -138,8 +138,8 @@ class Classify(TextTask):
     def merged(self, texts, batches, outputs, label_names, pool):
         """Logits (N, C), those of several windows by their probabilities."""
         check_finite(outputs)
-        if len(outputs) == len(texts):
-            return outputs
+        if len(outputs) == len(texts) or pool == "logits":
+            return pooled(batches, outputs, pool)
         return np.log(np.maximum(pooled(batches, softmax(outputs), pool), 1e-30))
 
     def measure(self, finetuned, documents, verbose):

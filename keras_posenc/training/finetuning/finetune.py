@@ -11,6 +11,7 @@ from keras_posenc.processes.devices import on_devices
 from keras_posenc.processes.together import check_processes
 from keras_posenc.text import Texts
 from keras_posenc.training.cached_texts import cached_documents
+from keras_posenc.training.finetuning.frozen import FrozenTrainer, check_frozen, is_frozen
 from keras_posenc.training.finetuning.labelled_documents import digest, split
 from keras_posenc.training.finetuning.recipe import FinetuneRecipe, stages
 from keras_posenc.training.finetuning.tasks import FORMER_TASK
@@ -121,7 +122,11 @@ def finetune(
             files have the factors merged into the weights. Use a higher learning rate, such as
             1e-3. By default, all weights are
             trained.
-        freeze: weights of the checkpoint to leave as they are: "embeddings"; an int, which adds
+        freeze: weights of the checkpoint to leave as they are. "encoder" is for few texts: a vector
+            of each text is computed once, and a linear head is trained on them to convergence in
+            seconds, with a penalty chosen by cross-validation. All of a text is read, in chunks
+            whose mean is its vector ("encoder:256" for chunks of 256 tokens), or its first
+            `max_length` tokens if that is given. Otherwise "embeddings"; an int, which adds
             that many of the first layers; a pattern of names, such as "*-FeedForward/*"; or a list
             of these. LoRA leaves them out.
         metrics: list of metrics of Keras, by name or as objects, of the model's raw outputs. They
@@ -166,7 +171,13 @@ def finetune(
     recipe = FinetuneRecipe.of(
         locals(), lengths=stages(max_length, epochs, lengths), stretch_first=_named(stretch_first)
     )
-    task = recipe.task
+    task, frozen = recipe.task, is_frozen(recipe.freeze)
+    if frozen:
+        in_epochs = {"epochs": epochs, "lengths": lengths, "lora_rank": lora_rank, "cache": cache}
+        in_epochs |= {"metrics": metrics, "callbacks": callbacks, "optimizer": optimizer}
+        rates = {"dropout_rate": dropout_rate, "attention_dropout_rate": attention_dropout_rate}
+        skips = None if longer == "cut" else longer
+        check_frozen(recipe, {**in_epochs, **rates, "longer": skips})
     documents, label_names = _documents(task, train, validation, test, text, label, seed, cache)
     task.check_settings(label_names)
 
@@ -186,6 +197,8 @@ def finetune(
             ).report
             started = recipe.replace(checkpoint=Source(str(stretched), model=recipe.source.model))
             before = {"stretched": report}
+        if frozen:
+            return FrozenTrainer(started, documents, label_names, before, max_length)
         return Trainer(started, documents, label_names, before)
 
     digests = {role: part and digest(part) for role, part in documents.items()}

@@ -93,7 +93,9 @@ class MultiLabel(TextTask):
     def merged(self, texts, batches, outputs, label_names, pool):
         """Probabilities (N, C)."""
         check_finite(outputs)
-        return pooled(batches, 0.5 * (1 + np.tanh(np.asarray(outputs, "float64") / 2)), pool)
+        if pool == "logits":
+            return _sigmoid(pooled(batches, outputs, pool))
+        return pooled(batches, _sigmoid(outputs), pool)
 
     def measure(self, finetuned, documents, verbose):
         results, lengths = finetuned.judged(documents.texts, verbose)
@@ -125,6 +127,10 @@ class MultiLabel(TextTask):
     def predictions(self, texts, results, label_names):
         rows = [dict(zip(label_names, row, strict=True)) for row in results.tolist()]
         return [MultiPrediction([name for name in row if row[name] >= 0.5], row) for row in rows]
+
+
+def _sigmoid(logits):
+    return 0.5 * (1 + np.tanh(np.asarray(logits, "float64") / 2))
 
 
 def _counts(true, predicted):

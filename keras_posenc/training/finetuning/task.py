@@ -21,6 +21,8 @@ from keras_posenc.training.settings import Settings
 POOLS = {
     "mean": lambda parts, tokens: np.average(parts, axis=0, weights=tokens),
     "max": lambda parts, tokens: parts.max(axis=0),
+    # Of the outputs and not of the probabilities: of a linear head, the output of the mean vector.
+    "logits": lambda parts, tokens: np.average(parts, axis=0, weights=tokens),
 }
 
 # What `finetune` had until version 0.4, of whatever task; records still have all of them.

@@ -21,6 +21,7 @@ from keras_posenc.text.disk_list import take
 from keras_posenc.text.shapes import training_price
 from keras_posenc.text.truncation import LOGGER, unlogged_truncation
 from keras_posenc.training.callbacks import OneEpoch, RunCallbacks, check_callbacks
+from keras_posenc.training.finetuning.baselines import Baselines
 from keras_posenc.training.finetuning.recipe import metrics_error
 from keras_posenc.training.progress import BatchProgress, Progress, printer
 from keras_posenc.training.runs import check_loss
@@ -32,6 +33,7 @@ from keras_posenc.training.vocabulary_check import padding_id
 # What a row of the history has that is no measure.
 COUNTED = ("epoch", "max_length", "steps", "seconds")
 RECORD = e.keys({"history": e.every(e.anything), "steps": e.every(e.anything)})
+FEW = 200  # texts, from which a linear head on fixed vectors is often as good or better
 HEAD = "head"  # the pooling that a family's checkpoints have, and the dense layer behind it
 
 
@@ -52,22 +54,9 @@ class Trainer:
     def __init__(self, recipe, documents, label_names, before):
         self.recipe, self.documents, self.task = recipe, documents, recipe.task
         self.before, self.history, self.steps = before, [], []
-        set_random_seed(recipe.seed)
         task = recipe.task
-        encoder, tokenizer = _encoder(recipe, label_names)
-        if recipe.lora_rank is not None or recipe.freeze is not None:
-            choose_trainable(encoder, recipe.lora_rank, recipe.freeze)
-        self.transformer = encoder.transformer
-        self.finetuned = TextModel(
-            encoder if task.pooling == HEAD else task.model(encoder, label_names),
-            tokenizer,
-            recipe.final_length,
-            recipe.token_budget,
-            label_names,
-            task=task.name,
-            stride=task.stride_of(recipe.final_length),
-            **task.prompts,
-        )
+        self.finetuned = text_model_of(recipe, label_names)
+        self.transformer = self.finetuned.model.transformer
         self.model = task.trained(self.finetuned.model, label_names)
         self.batches = {length: self._batches(length) for length, _ in recipe.lengths}
         if self.left_out:
@@ -195,6 +184,12 @@ class Trainer:
         stops = record.get("stops", False)
         counts = [len(self.batches[length]) for length in self.recipe.epoch_lengths]
         print_line, done = printer(verbose), len(self.history)
+        texts, all_trained = len(self.documents["train"]), self.recipe.freeze is None
+        if texts <= FEW and all_trained and self.task.problem_type and not self.recipe.lora_rank:
+            print_line(
+                f'{texts:,} texts are few for training all weights: freeze="encoder" (--freeze '
+                "encoder) trains a linear head alone, in seconds, often with a better result"
+            )
         trained, weights = trainable_weights(model)
         if trained < weights:
             print_line(f"training {trained:,} of {weights:,} weights")
@@ -308,6 +303,8 @@ class Trainer:
         write_text(folder / "config.json", config)
         write_text(folder / "history.csv", _csv(self.history))
         write_text(folder / "steps.csv", _csv(self.steps))
+        if self._baselines is not None:
+            self._baselines.save(folder)
 
     def metrics(self, verbose="auto"):
         """Evaluates the model; returns the metrics of the run."""
@@ -319,6 +316,11 @@ class Trainer:
             for role, part in self.documents.items()
             if role != "train"
         }
+        self._baselines = Baselines.of(self.finetuned, self.documents["train"])
+        for role, measured in judged.items():
+            if measured and self._baselines:
+                compared = self._baselines.measure(self.finetuned, self.documents[role])
+                measured["baselines"] = compared
         last = self.batches[self.recipe.final_length]
         row = self.history[-1]
         shown = [name for name in self._metric_names if isinstance(row[name], float)]
@@ -341,6 +343,25 @@ class Trainer:
             **judged,
             **self.before,
         }
+
+
+def text_model_of(recipe, label_names):
+    """The `TextModel` that a run trains, with a new head."""
+    set_random_seed(recipe.seed)
+    task = recipe.task
+    encoder, tokenizer = _encoder(recipe, label_names)
+    if recipe.lora_rank is not None or recipe.freeze is not None:
+        choose_trainable(encoder, recipe.lora_rank, recipe.freeze)
+    return TextModel(
+        encoder if task.pooling == HEAD else task.model(encoder, label_names),
+        tokenizer,
+        recipe.final_length,
+        recipe.token_budget,
+        label_names,
+        task=task.name,
+        stride=task.stride_of(recipe.final_length),
+        **task.prompts,
+    )
 
 
 def _encoder(recipe, label_names):

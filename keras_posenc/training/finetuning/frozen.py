@@ -1,0 +1,133 @@
+"""`finetune(freeze="encoder")`: a linear head on vectors that are computed once."""
+
+import dataclasses
+import re
+import time
+
+import numpy as np
+
+from keras_posenc.backend.keras_names import maker_of
+from keras_posenc.metrics.scores import length_histogram
+from keras_posenc.models.model import model_on
+from keras_posenc.processes.together import is_first
+from keras_posenc.text.labels.protocol import class_weights
+from keras_posenc.text.shapes import longest_length
+from keras_posenc.training.finetuning.linear import LINKS, fit_linear
+from keras_posenc.training.finetuning.trainer import Trainer, text_model_of
+from keras_posenc.training.optimizer_settings import Optimizer
+from keras_posenc.training.progress import printer
+
+ENCODER = re.compile(r"encoder(?::(\d+))?")
+WHOLE = 512  # tokens of a chunk, if the model has as many positions
+
+
+def is_frozen(freeze):
+    """Whether all of the encoder stays as it is."""
+    (freeze,) = freeze if isinstance(freeze, list) and len(freeze) == 1 else (freeze,)
+    return isinstance(freeze, str) and ENCODER.fullmatch(freeze) is not None
+
+
+def check_frozen(recipe, given):
+    """Refuses arguments that belong to a training in epochs.
+
+    Args:
+        recipe: `FinetuneRecipe`.
+        given: dict. Arguments of `finetune`, None where one is not given.
+    """
+    start = f"freeze={recipe.freeze!r} trains a linear head on vectors that are computed once"
+    if recipe.task.problem_type is None:
+        raise ValueError(
+            f"{start}, for task classify, multilabel or regress. Received: task="
+            f"{recipe.task.name!r}"
+        )
+    given = {name: value for name, value in given.items() if value is not None}
+    if isinstance(recipe.optimizer, Optimizer) and given.get("optimizer") in ("adamw", Optimizer()):
+        del given["optimizer"]
+    if given:
+        raise ValueError(f"{start}, and takes no {' and no '.join(given)}: leave them out.")
+
+
+class FrozenTrainer(Trainer):
+    """A run that trains the last layer alone, to convergence, on vectors of whole texts.
+
+    Args:
+        recipe, documents, label_names, before: as in `Trainer`.
+        max_length: int or None. Tokens of a text that are read; None reads all of it in chunks,
+            whose mean is its vector.
+    """
+
+    def __init__(self, recipe, documents, label_names, before, max_length):
+        (freeze,) = recipe.freeze if isinstance(recipe.freeze, list) else (recipe.freeze,)
+        chunks = ENCODER.fullmatch(freeze)[1]
+        if max_length is None or chunks is not None:
+            config = recipe.source.read_config()
+            longest = config.max_position if config.position_table else None
+            chunks = int(chunks) if chunks else min(WHOLE, longest or WHOLE)
+            recipe = recipe.replace(lengths=((chunks, 1),), freeze=None)
+        self.recipe, self.documents, self.task = recipe, documents, recipe.task
+        self.before, self.history, self.steps = before, [], []
+        self.finetuned = text_model_of(recipe.replace(freeze=None), label_names)
+        if chunks is not None:
+            # Of a linear head, the mean of outputs is the output of the mean.
+            self.finetuned = dataclasses.replace(self.finetuned, chunks=chunks, pool="logits")
+        self.model = self.finetuned.model
+        self.transformer = self.model.transformer
+        self.head = maker_of(self.model.outputs[0])
+        if len(self.head.get_weights()) != 2:
+            raise ValueError(
+                'The head of this family has no bias, which freeze="encoder" needs: give another '
+                'pooling, such as "mean".'
+            )
+
+    def run(self, state, verbose="auto"):
+        """Computes the vectors and trains the head; returns the metrics."""
+        began, train = time.perf_counter(), self.documents["train"]
+        vectors, batches = self._vectors(train.texts, verbose)
+        targets = _targets(train.labels, self.finetuned.label_names, self.task)
+        weights = None
+        if self.task.class_weight is not None:
+            by_class = class_weights(
+                self.task.class_weight, self.finetuned.label_names, targets.sum(0)
+            )
+            weights = by_class[targets.argmax(-1)]
+        computed = time.perf_counter()
+        link = self.task.problem_type
+        found = fit_linear(vectors, targets, link, weights, self.recipe.seed)
+        self.head.set_weights([found.kernel.astype("float32"), found.bias.astype("float32")])
+        now = time.perf_counter()
+        printer(verbose if is_first() else 0)(
+            f"vectors of {len(train):,} texts in {computed - began:,.1f} s; linear head trained in "
+            f"{now - computed:,.1f} s, with a penalty of {found.penalty:g} by cross-validation"
+        )
+        loss = float(LINKS[link].loss(vectors @ found.kernel + found.bias, targets).mean())
+        row = {"epoch": 1, "max_length": self.finetuned.max_length, "steps": found.steps}
+        self.history = [{**row, "loss": loss, "penalty": found.penalty, "seconds": now - began}]
+        self.steps = [{"epoch": 1.0, "loss": loss}]
+        self.batches = {self.recipe.final_length: batches}
+        metrics = self.metrics(verbose)
+        metrics["train"] |= {
+            "trainable_weights": int(found.kernel.size + found.bias.size),
+            "lengths": length_histogram(batches.lengths),
+            "penalty": found.penalty,
+        }
+        return metrics
+
+    def _vectors(self, texts, verbose):
+        """What the last layer reads of each text (N, D), and the batches."""
+        vectors = model_on(self.model, self.head.input, "vectors")
+        plain = {"task": None, "label_names": None, "pool": "mean", "model": vectors}
+        reader = dataclasses.replace(self.finetuned, **plain)
+        longest = longest_length(reader.model, reader.chunks or reader.max_length)
+        batches = reader.batches(texts, fixed_shapes=longest)
+        found = reader.kind.merged(
+            texts, batches, reader.of_batches(batches, verbose), None, "mean"
+        )
+        return np.asarray(found, "float64"), batches
+
+
+def _targets(labels, names, task):
+    """(N, C): one-hot rows, rows of 0 and 1, or the numbers."""
+    if task.problem_type == "regression":
+        return np.array(labels, "float64")
+    found = [set(task.names_in(label)) for label in labels]
+    return np.array([[name in each for name in names] for each in found], "float64")

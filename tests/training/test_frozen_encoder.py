@@ -1,0 +1,168 @@
+"""`finetune(freeze="encoder")`: a linear head to convergence on vectors that are computed once."""
+
+import csv
+
+import keras
+import numpy as np
+import pytest
+
+from keras_posenc.models.model import model_on
+from keras_posenc.training import (
+    Classify,
+    TextModel,
+    evaluate,
+    finetune,
+    load_finetuned,
+    predict,
+)
+from keras_posenc.training.finetuning.linear import LINKS, PENALTIES, fit_linear
+
+RNG = np.random.default_rng(0)
+NAMES = ["a", "b", "c"]
+CLASSES = RNG.integers(0, 3, 36)
+TEXTS = [
+    " ".join(RNG.choice([f"w{1 + c}", f"w{4 + c}", "w9"], 5 + 4 * (n % 5)))
+    for n, c in enumerate(CLASSES)
+]
+LABELS = {
+    "classify": [NAMES[c] for c in CLASSES],
+    "multilabel": [[NAMES[c], "long"] if n % 5 > 2 else [NAMES[c]] for n, c in enumerate(CLASSES)],
+    "regress": [float(c) for c in CLASSES],
+}
+
+
+def vectors_of(finetuned, texts, **changes):
+    """What the last layer reads, by the saved model itself."""
+    model = finetuned.model
+    last = model.layers[-1]
+    vectors = model_on(model, last.input, "vectors")
+    options = {"max_length": finetuned.max_length, "chunks": finetuned.chunks, **changes}
+    return TextModel(vectors, finetuned.tokenizer, **options).predict(texts, verbose=0), last
+
+
+@pytest.mark.parametrize("how", [{}, {"max_length": 12}])
+@pytest.mark.parametrize("task", LABELS)
+def test_the_head_is_the_minimum_on_vectors_of_whole_texts(task, how, pretrained, tmp_path):
+    documents = (TEXTS, LABELS[task])
+    metrics = finetune(
+        pretrained,
+        documents,
+        tmp_path,
+        task=task,
+        test=documents,
+        freeze="encoder",
+        verbose=0,
+        **how,
+    )
+    finetuned = load_finetuned(tmp_path)
+    assert (finetuned.chunks, finetuned.max_length) == ((None, 12) if how else (16, 16))
+    vectors, last = vectors_of(finetuned, TEXTS)
+    kernel, bias = (keras.ops.convert_to_numpy(each).astype("float64") for each in last.weights)
+    outputs = vectors @ kernel + bias
+    link = LINKS[finetuned.kind.problem_type]
+    found = finetuned.predict(TEXTS, verbose=0)
+    expected = link.mean(outputs) if task == "multilabel" else outputs
+    np.testing.assert_allclose(found, expected, atol=1e-4)  # what was trained is what predicts
+    if task == "classify":
+        targets = np.eye(3)[CLASSES]
+    elif task == "multilabel":
+        targets = np.array(
+            [[n in each for n in finetuned.label_names] for each in LABELS[task]], float
+        )
+    else:
+        targets = CLASSES[:, None].astype("float64")
+    # The bias is not penalised: at the minimum the errors of each output cancel.
+    assert np.abs((link.mean(outputs) - targets).mean(0)).max() < 1e-3
+    assert metrics["train"]["penalty"] in PENALTIES
+    assert metrics["train"]["trainable_weights"] == kernel.size + bias.size
+    before = keras.saving.load_model(pretrained / "model.keras").get_weights()
+    for one, other in zip(before, finetuned.model.get_weights(), strict=False):
+        np.testing.assert_array_equal(one, other)
+    again = evaluate(tmp_path, documents, verbose=0)["test"]
+    assert again["loss"] == pytest.approx(metrics["test"]["loss"], rel=1e-6)
+    first = next(iter(metrics["scores"]))
+    assert metrics["test"][first] > (0.8 if task != "regress" else 0.6)
+    assert len(predict(tmp_path, TEXTS[:3], verbose=0)) == 3
+    with open(tmp_path / "history.csv") as file:
+        (row,) = csv.DictReader(file)
+    assert float(row["loss"]) == pytest.approx(float(link.loss(outputs, targets).mean()), rel=1e-3)
+
+
+@pytest.mark.once
+def test_the_size_of_the_chunks_can_be_given(pretrained, tmp_path):
+    documents = (TEXTS, LABELS["classify"])
+    finetune(pretrained, documents, tmp_path, freeze=["encoder:8"], verbose=0)
+    assert (load_finetuned(tmp_path).chunks, load_finetuned(tmp_path).pool) == (8, "logits")
+    means = vectors_of(load_finetuned(tmp_path), TEXTS)[0]
+    whole = vectors_of(load_finetuned(tmp_path), TEXTS, chunks=None, max_length=8)[0]
+    assert np.abs(means - whole).max() > 1e-3
+    # It exports as any other, and is read back.
+    paths = load_finetuned(tmp_path).export(tmp_path / "exported")
+    assert all(path for path in paths)
+    weights = finetune(
+        pretrained,
+        documents,
+        tmp_path / "weighted",
+        task=Classify(class_weight={"a": 100.0}),
+        freeze="encoder:8",
+        verbose=0,
+    )
+    assert weights["train"]["documents"] == 36
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "given, error",
+    [
+        ({"epochs": 2}, "takes no epochs: leave them out"),
+        ({"lora_rank": 2, "metrics": ["accuracy"]}, "takes no lora_rank and no metrics"),
+        ({"optimizer": "lion"}, "takes no optimizer"),
+        ({"dropout_rate": 0.5}, "takes no dropout_rate"),
+        ({"lengths": [(8, 1), (16, 1)]}, "takes no lengths"),
+        ({"longer": "skip"}, "takes no longer"),
+        ({"task": "tag"}, "for task classify, multilabel or regress. Received: task='tag'"),
+        ({"freeze": ["encoder", "embeddings"]}, "'encoder', which matches none"),
+        ({"freeze": "encoder:2"}, "chunks"),
+    ],
+)
+def test_what_belongs_to_epochs_is_refused(given, error, pretrained, tmp_path):
+    documents = (TEXTS, LABELS["classify"])
+    if given.get("task") == "tag":
+        documents = [["w1"]] * 2, [["O"], ["X"]]
+    with pytest.raises(ValueError, match=error):
+        finetune(pretrained, documents, tmp_path, **{"freeze": "encoder", "verbose": 0, **given})
+
+
+@pytest.mark.once
+def test_few_texts_are_told_of_it(pretrained, tmp_path, capsys):
+    documents = (TEXTS, LABELS["classify"])
+    run = {"max_length": 12, "verbose": 2}
+    finetune(pretrained, documents, tmp_path / "all", epochs=1, **run)
+    advice = '36 texts are few for training all weights: freeze="encoder" (--freeze encoder)'
+    assert capsys.readouterr().err.count(advice) == 1
+    finetune(pretrained, documents, tmp_path / "frozen", freeze="encoder", **run)
+    printed = capsys.readouterr().err
+    assert advice not in printed and "vectors of 36 texts in" in printed
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("rows", [40, 400])
+def test_the_minimum_is_that_of_scikit_learn(rows):
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(rows, 60)) * rng.uniform(0.1, 5, 60) + 3
+    classes = (features[:, :3] + rng.normal(size=(rows, 3)) * 3).argmax(-1)
+    found = fit_linear(features, np.eye(3)[classes], "single_label_classification")
+    centred = features - features.mean(0)
+    same = []
+    for scale in (np.full(60, np.sqrt(np.square(centred).mean())), features.std(0)):
+        model = linear_model.LogisticRegression(
+            C=1 / (found.penalty * rows), max_iter=9999, tol=1e-9
+        )
+        model.fit(centred / scale, classes)
+        same.append(np.abs(model.coef_.T / scale[:, None] - found.kernel).max())
+    assert min(same) < 2e-3
+    numbers = features[:, :2] * 100 + 7
+    assert fit_linear(features, numbers, "regression").loss < 0.5
+    alone = fit_linear(features[:3], np.eye(3), "single_label_classification")
+    assert alone.loss is None and alone.penalty == pytest.approx(0.01)
