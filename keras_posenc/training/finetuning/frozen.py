@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 
+from keras_posenc.arguments import checks
 from keras_posenc.backend.keras_names import maker_of
 from keras_posenc.metrics.scores import length_histogram
 from keras_posenc.models.model import model_on
@@ -40,6 +41,8 @@ def check_frozen(recipe, given):
             f"{start}, for task classify, multilabel or regress. Received: task="
             f"{recipe.task.name!r}"
         )
+    if size := _chunks(recipe.freeze):
+        checks.whole("freeze", size, least=3, why="two tokens of a chunk are special")
     given = {name: value for name, value in given.items() if value is not None}
     if isinstance(recipe.optimizer, Optimizer) and given.get("optimizer") in ("adamw", Optimizer()):
         del given["optimizer"]
@@ -57,12 +60,11 @@ class FrozenTrainer(Trainer):
     """
 
     def __init__(self, recipe, documents, label_names, before, max_length):
-        (freeze,) = recipe.freeze if isinstance(recipe.freeze, list) else (recipe.freeze,)
-        chunks = ENCODER.fullmatch(freeze)[1]
+        chunks = _chunks(recipe.freeze)
         if max_length is None or chunks is not None:
             config = recipe.source.read_config()
             longest = config.max_position if config.position_table else None
-            chunks = int(chunks) if chunks else min(WHOLE, longest or WHOLE)
+            chunks = chunks or min(WHOLE, longest or WHOLE)
             recipe = recipe.replace(lengths=((chunks, 1),), freeze=None)
         self.recipe, self.documents, self.task = recipe, documents, recipe.task
         self.before, self.history, self.steps = before, [], []
@@ -123,6 +125,12 @@ class FrozenTrainer(Trainer):
             texts, batches, reader.of_batches(batches, verbose), None, "mean"
         )
         return np.asarray(found, "float64"), batches
+
+
+def _chunks(freeze):
+    """The size of the chunks that is given, or None."""
+    size = ENCODER.fullmatch(*freeze if isinstance(freeze, list) else [freeze])[1]
+    return None if size is None else int(size)
 
 
 def _targets(labels, names, task):
