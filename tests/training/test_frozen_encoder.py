@@ -122,7 +122,7 @@ def test_the_size_of_the_chunks_can_be_given(pretrained, tmp_path):
         ({"longer": "skip"}, "takes no longer"),
         ({"task": "tag"}, "for task classify, multilabel or regress. Received: task='tag'"),
         ({"freeze": ["encoder", "embeddings"], "max_length": 16}, "'encoder', which matches none"),
-        ({"freeze": "encoder:2"}, "`freeze` must be an integer of at least 3, because two tokens"),
+        ({"freeze": "encoder:2"}, "`freeze` must be an integer of at least 3: two tokens"),
     ],
 )
 def test_what_belongs_to_epochs_is_refused(given, error, pretrained, tmp_path):
