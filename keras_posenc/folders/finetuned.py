@@ -10,7 +10,7 @@ MODEL = "model.keras"
 FILES = (MODEL, LABELS)
 SIDES = ("query", "document")
 TASKS = ("classify", "multilabel", "regress", "tag", "qa", "embed")
-POOLS = ("mean", "max")
+POOLS = ("mean", "max", "logits")
 # What was not written where it is the default, or by earlier versions.
 DEFAULTS = {"stride": None, "prompt": "", "pad_id": None, "prompts": None}
 READ = ("labels", "max_length", "token_budget", "task", "chunks", "pool", *DEFAULTS)

@@ -1,11 +1,9 @@
 """Evaluation and predictions of a saved model."""
 
 import os
-import pathlib
 
 from keras_posenc.arguments import checks
 from keras_posenc.files.untrusted import json_line
-from keras_posenc.folders.download import local_path
 from keras_posenc.processes.devices import on_devices
 from keras_posenc.processes.pool import computing
 from keras_posenc.processes.shards import read_shard
@@ -69,7 +67,7 @@ def evaluate(
     documents = kind.read(data, "data", text, label)
     kind.check_label_names(documents, finetuned.label_names, "data")
     test = finetuned.kind.measure(finetuned, documents, verbose)
-    if baselines := Baselines.load(pathlib.Path(local_path(directory))):
+    if baselines := Baselines.load(directory):
         test["baselines"] = baselines.measure(finetuned, documents)
     return {
         "task": finetuned.task,

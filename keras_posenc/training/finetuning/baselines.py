@@ -6,10 +6,10 @@ import typing
 
 import numpy as np
 
-from keras_posenc.checkpoints.folder import newest
 from keras_posenc.files import saved_records as e
 from keras_posenc.files.untrusted import read_json
 from keras_posenc.files.writing import write_text
+from keras_posenc.folders.folder import Folder
 from keras_posenc.text import Texts
 from keras_posenc.text.disk_list import DiskList
 from keras_posenc.text.documents import encode_rows
@@ -122,10 +122,11 @@ class Baselines:
     @classmethod
     def load(cls, directory):
         """Those of a directory, or None if it has none."""
-        path = newest(directory, FILE)
-        if not path.is_file():
+        folder = Folder.of(directory)
+        name, path = folder.newest(FILE), folder.path / FILE
+        if not folder.has(name):
             return None
-        record = e.checked(path, read_json(path), EXPECTED)
+        record = e.checked(path, read_json(folder.place(name)), EXPECTED)
         counts = np.array(record["counts"], "float64").reshape(len(record["by_label"]), -1)
         tokens, total = np.array(record["tokens"], int), np.array(record["total"], "float64")
         if not counts.shape[1] == len(tokens) == len(total):
