@@ -269,8 +269,9 @@ def test_the_reference_shows_signatures_and_constants(generate):
     assert "### Generator.predict\n" in made["api/models.md"]
     # Of a class whose base may not be installed, what is written in its file.
     found = made["api/adapters.md"]
-    assert "```py\nkeras_posenc.adapters.LlamaIndexEmbedding(model, **opening)\n```" in found
-    assert "```py\nstore = InMemoryVectorStore(LangChainEmbeddings(" in found
+    signature = "LlamaIndexEmbedding(model, *, model_name=None, **opening)"
+    assert f"```py\nkeras_posenc.adapters.{signature}\n```" in found
+    assert "```py\nembeddings = LangChainEmbeddings(" in found
     assert not any(" at 0x" in text or "<class" in text for text in made.values())
 
 

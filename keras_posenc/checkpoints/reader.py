@@ -7,11 +7,11 @@ import re
 
 import numpy as np
 
-from keras_posenc.checkpoints.adapter import merge_adapter, read_settings
 from keras_posenc.checkpoints.archive import read_archive
 from keras_posenc.checkpoints.checkpoint import Checkpoint, mapped
 from keras_posenc.checkpoints.keras_file import load_keras
 from keras_posenc.checkpoints.keras_hub.reading import read_preset
+from keras_posenc.checkpoints.lora_files import merge_lora, read_settings
 from keras_posenc.checkpoints.safetensors import read_safetensors
 from keras_posenc.checkpoints.tensorflow_file import read_tensorflow
 from keras_posenc.checkpoints.torch_file import read_torch
@@ -66,7 +66,7 @@ def open_checkpoint(path):
     path = folder.file or folder.path
     if folder.is_directory:
         if folder.base is not None:
-            return with_adapter(folder.base, folder)
+            return with_lora(folder.base, folder)
         path = weights_file(folder)
     prefix = re.sub(r"\.(index|meta|data-\d{5}-of-\d{5})$", "", str(path))
     if folder.has_any(f"{pathlib.Path(prefix).name}.index"):
@@ -88,7 +88,7 @@ def open_checkpoint(path):
     return Checkpoint(read(path, buffer), format, path)
 
 
-def with_adapter(checkpoint, path):
+def with_lora(checkpoint, path):
     """Opens a LoRA adapter and merges it into a checkpoint as that is read.
 
     Args:
@@ -98,20 +98,20 @@ def with_adapter(checkpoint, path):
             PEFT's `save_pretrained` writes it.
 
     Returns:
-        `AdaptedCheckpoint`. Tensors that were trained in full replace those of the checkpoint.
+        `LoraCheckpoint`. Tensors that were trained in full replace those of the checkpoint.
 
     Raises:
         FileNotFoundError: if the directory or one of its files is missing.
 
     Example:
 
-    >>> with_adapter({"a.weight": np.eye(2)}, "nowhere")
+    >>> with_lora({"a.weight": np.eye(2)}, "nowhere")
     Traceback (most recent call last):
     FileNotFoundError: No adapter_config.json in nowhere: `adapter` is a directory of PEFT's.
     """
     base, folder = open_checkpoint(checkpoint), Folder.of(path)
     settings = read_settings(folder)
-    return merge_adapter(base, open_checkpoint(lora.weights_file(folder)), settings, folder)
+    return merge_lora(base, open_checkpoint(lora.weights_file(folder)), settings, folder)
 
 
 def _sharded(path):

@@ -4,9 +4,9 @@ import inspect
 import os
 
 from keras_posenc.arguments import checks
-from keras_posenc.checkpoints.adapter import AdaptedCheckpoint, check_tied
 from keras_posenc.checkpoints.load import Loader
-from keras_posenc.checkpoints.reader import with_adapter
+from keras_posenc.checkpoints.lora_files import LoraCheckpoint, check_tied
+from keras_posenc.checkpoints.reader import with_lora
 from keras_posenc.files.untrusted import quote
 from keras_posenc.folders.folder import Folder
 from keras_posenc.models.arguments import (
@@ -185,7 +185,7 @@ def build_transformer_model(
     table, loader = family.table(config), None
     if checkpoint_path is not None:
         if adapter is not None:
-            checkpoint_path = with_adapter(checkpoint_path, adapter)
+            checkpoint_path = with_lora(checkpoint_path, adapter)
         loader = Loader(
             checkpoint_path,
             table,
@@ -195,7 +195,7 @@ def build_transformer_model(
             ignore=ignore,
             new=new,
         )
-        adapted = isinstance(loader.checkpoint, AdaptedCheckpoint)
+        adapted = isinstance(loader.checkpoint, LoraCheckpoint)
         if adapted and options.get("with_mlm") and config.tie_word_embeddings:
             check_tied(loader.checkpoint, table)
         if absolute_positions and config.position_table and not extended and max_position is None:

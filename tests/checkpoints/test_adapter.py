@@ -10,7 +10,7 @@ from safetensors.numpy import save_file
 
 from keras_posenc import build_transformer_model
 from keras_posenc.checkpoints import open_checkpoint
-from keras_posenc.checkpoints.reader import with_adapter
+from keras_posenc.checkpoints.reader import with_lora
 from keras_posenc.cli import main
 
 pytestmark = pytest.mark.once
@@ -131,11 +131,11 @@ def test_a_table_that_a_head_of_tokens_shares_is_not_changed_alone(tmp_path):
 
 def test_a_prefix_of_the_checkpoint_or_of_the_adapter_is_no_matter():
     for stored, named in (("model.a.weight", "a"), ("a.weight", "model.a")):
-        places = with_adapter_of({stored: np.zeros((3, 4))}, named)
+        places = with_lora_of({stored: np.zeros((3, 4))}, named)
         assert list(places.products) == [stored] and places[stored].shape == (3, 4)
 
 
-def with_adapter_of(arrays, module, folder=None, shapes=((2, 4), (3, 2)), **settings):
+def with_lora_of(arrays, module, folder=None, shapes=((2, 4), (3, 2)), **settings):
     import pathlib
     import tempfile
 
@@ -147,7 +147,7 @@ def with_adapter_of(arrays, module, folder=None, shapes=((2, 4), (3, 2)), **sett
         }
         save_file(tensors, path / "adapter_model.safetensors")
         (path / "adapter_config.json").write_text(json.dumps({**SETTINGS, **settings}))
-        return with_adapter(open_checkpoint(arrays), path)
+        return with_lora(open_checkpoint(arrays), path)
 
 
 @pytest.mark.parametrize(
@@ -178,24 +178,24 @@ def with_adapter_of(arrays, module, folder=None, shapes=((2, 4), (3, 2)), **sett
 def test_another_kind_of_adapter_or_model_is_refused(change, message):
     arrays = dict.fromkeys(("a.weight", "x.w.weight", "y.w.weight"), np.zeros((3, 4)))
     with pytest.raises(ValueError, match=message):
-        with_adapter_of(arrays, **{"module": "a", **change})
+        with_lora_of(arrays, **{"module": "a", **change})
 
 
 def test_files_that_are_not_there_or_no_adapter(tmp_path):
     arrays = {"a.weight": np.zeros((3, 4))}
     with pytest.raises(FileNotFoundError, match="No adapter_config.json in .*: `adapter` is a dir"):
-        with_adapter(arrays, tmp_path)
+        with_lora(arrays, tmp_path)
     file = tmp_path / "adapter_config.json"
     for text, message in (("{", "is damaged"), ("[]", "is damaged .it holds a list")):
         file.write_text(text)
         with pytest.raises(ValueError, match=message):
-            with_adapter(arrays, tmp_path)
+            with_lora(arrays, tmp_path)
     file.write_text("{}")
     with pytest.raises(ValueError, match="has no `peft_type`: is it the config of a LoRA adapter"):
-        with_adapter(arrays, tmp_path)
+        with_lora(arrays, tmp_path)
     file.write_text('{"peft_type": "LORA"}')
     with pytest.raises(FileNotFoundError, match="No adapter_model.safetensors or .* in "):
-        with_adapter(arrays, tmp_path)
+        with_lora(arrays, tmp_path)
     with pytest.raises(ValueError, match="`adapter` is for a checkpoint's tensors. Received"):
         build_transformer_model({**SIZES, "hidden_act": "gelu"}, adapter=tmp_path)
 

@@ -9,7 +9,7 @@ import pytest
 import keras_posenc
 from benchmarks.long_texts.passkeys import bench_passkey
 from keras_posenc.analysis import inspect_checkpoint, open_model
-from keras_posenc.checkpoints.reader import with_adapter
+from keras_posenc.checkpoints.reader import with_lora
 from keras_posenc.cli import main
 from keras_posenc.retrieval import mine_hard_negatives, search
 from keras_posenc.text import Tokenizer
@@ -50,7 +50,7 @@ OPENERS = {
     "a cross-encoder to mine with": lambda name: mine_hard_negatives(
         "none", [("a", "b"), ("c", "d")], reranker=name
     ),
-    "an adapter": lambda name: with_adapter({"a": np.eye(2)}, name),
+    "an adapter": lambda name: with_lora({"a": np.eye(2)}, name),
     "bench_passkey": lambda name: bench_passkey(name),
     "open_model": open_model,
 }

@@ -44,7 +44,7 @@ IRRELEVANT = {
 }
 
 
-class AdaptedCheckpoint(Checkpoint):
+class LoraCheckpoint(Checkpoint):
     """A checkpoint whose weights have a LoRA adapter's products added.
 
     Args:
@@ -70,7 +70,7 @@ class AdaptedCheckpoint(Checkpoint):
         return array.astype("float32") + (added.T if transposed else added)
 
 
-def merge_adapter(base, tensors, settings, path):
+def merge_lora(base, tensors, settings, path):
     """Merges the tensors of an adapter into a checkpoint as that is read.
 
     Args:
@@ -80,7 +80,7 @@ def merge_adapter(base, tensors, settings, path):
         path: str. The directory of the adapter.
 
     Returns:
-        `AdaptedCheckpoint`.
+        `LoraCheckpoint`.
     """
     factors, replaced = {}, {}
     for name in tensors:
@@ -101,7 +101,7 @@ def merge_adapter(base, tensors, settings, path):
     for (module, embedding), pair in factors.items():
         target = _place(base, f"{module}.weight", path)
         products[target] = _product(base, target, module, embedding, pair, settings, path)
-    return AdaptedCheckpoint(base, products, replaced, path)
+    return LoraCheckpoint(base, products, replaced, path)
 
 
 def check_tied(checkpoint, table):
@@ -110,7 +110,7 @@ def check_tied(checkpoint, table):
     PEFT leaves the head as it was, so that the two are no longer the same.
 
     Args:
-        checkpoint: `AdaptedCheckpoint`.
+        checkpoint: `LoraCheckpoint`.
         table: `Table` of the family.
     """
     tokens, *head = (
