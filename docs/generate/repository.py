@@ -62,16 +62,15 @@ def site(text, address):
 
 
 def notebook(name, text, address):
-    """A notebook: its badge, and what its first cell installs."""
+    """A notebook: its badge, and where its first cell takes the library from."""
     content = json.loads(text)
     first, install = content["cells"][:2]
     title, _, rest = re.sub(f"{BADGE.pattern}\n", "", _source(first), flags=re.M).partition("\n\n")
     shown = badge(address, name)
     _set_source(first, "\n\n".join([title, *[shown.strip()] * bool(shown), rest]))
-    package = f"keras_posenc[text,plots] @ git+{address}" if address else "..[text,plots]"
-    code = re.sub(r'pip install -q "[^"]*"', f'pip install -q "{package}"', _source(install))
-    where = "on Colab" if address else "in a clone"
-    _set_source(install, re.sub(r"is None:  #.*", f"is None:  # {where}", code))
+    package = "keras_posenc[text,plots]" + f" @ git+{address}" * bool(address)
+    code = re.sub(r"^SOURCE = .*", f'SOURCE = "{package}"', _source(install), flags=re.MULTILINE)
+    _set_source(install, code)
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
