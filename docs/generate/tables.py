@@ -97,13 +97,6 @@ def results():
         if row["library"] == "opening 700":
             names.setdefault(row["way"], []).append(100 * mean(row["top1"]))
     names = {way: f"{mean(seeds):.0f}%" for way, seeds in names.items()}
-    measured = {
-        row["row"]: row
-        for row in json.loads((RESULTS / "peers-amd.json").read_text("utf-8"))["rows"]
-        if (row["mode"], row["model"], row["batch"], row["length"]) == ("train", "minilm", 1, 2048)
-    }
-    steps = {name: f"{row['seconds']:.1f}" for name, row in measured.items()}
-    plain, peer = measured["posenc-torch-nodrop"], measured["transformers-nodrop"]
     mlm, again = ("equal_mean", "test"), ("masked_ids", "test")
     counting = "cope:npos_max=16"
     full, chunks = "stretched, one pass", "512-token chunks, features averaged by token"
@@ -115,14 +108,14 @@ def results():
             f"full context {facts[full]}, 512-token chunks "
             f"{facts['512-token chunks, averaged']}, bag-of-words "
             f"{facts['naive Bayes, all words']}",
-            "holds: full context is needed",
+            "Yes, if the whole text is read at once",
         ),
         "digests": (
             "What is the majority topic of eight posts in one text? "
             "([long texts](docs/evidence/long-texts.md))",
             f"full context {digest[full]}, chunks {digest[chunks]}, bag-of-words "
             f"{digest[words]}, first 512 tokens {digest[first]}",
-            "holds: read all of it; chunks and full context are the same within the interval",
+            "Read all of it; chunks are as good as full context",
         ),
         "distant_context": (
             "Find a sentence by a name that only the document's first sentence has, 820 tokens "
@@ -131,7 +124,7 @@ def results():
             f"{names[LOG_N]}, in 512-token windows "
             f"{names['late chunking in 512-token windows']}; first sentence prepended "
             f"{names[FIRST]}; chance 6%",
-            "holds; prepending the first sentence needs no training, if it has the name",
+            "Prepend the first sentence if it has the name; else train",
         ),
         "stretching": (
             "MLM accuracy of an extended MiniLM at 1,536 tokens, before training "
@@ -139,14 +132,14 @@ def results():
             f"{stretched['hierarchical, alpha 0.4']:.0f}% with Su's positions, "
             f"{stretched['unstretched']:.0f}% with the original in windows; with local layers, "
             f"{kept:.0%} of the original's accuracy is kept",
-            "does not hold here for Su's positions; use `stretch`",
+            "Half is lost with Su's positions: train them with `stretch`",
         ),
         "random_ids": (
             "Sort 50 to 200 digits after training on at most 40 "
             "([random ids](docs/evidence/random-ids.md))",
             f"random position ids {score('bucket_sort', 'test', 'rotary sorted ids')}%, "
             f"consecutive ids {score('bucket_sort', 'test', 'rotary')}%",
-            "holds",
+            "Yes, with random position ids",
         ),
         "cope": (
             "Count at 256 tokens after training on 64 "
@@ -154,7 +147,7 @@ def results():
             f"CoPE {score('counting', 'train', counting, 256)}%, rotary "
             f"{score('counting', 'train', 'rotary', 256)}%, sinusoidal "
             f"{score('counting', 'train', 'sinusoidal', 256)}%",
-            "holds",
+            "Yes, with CoPE",
         ),
         "equal_mean": (
             "Predict masked characters at 512 tokens after training on 64 "
@@ -163,7 +156,7 @@ def results():
             f"consecutive ids {score(*mlm, 'rotary', 512)}%; on JAX "
             f"{score(*again, 'rotary+log_n exponential ids', 512)}% and "
             f"{score(*again, 'rotary', 512)}%",
-            "holds on average; the ranges of the seeds overlap",
+            "Slightly better with equal-mean ids; the seeds overlap",
         ),
         "biases": (
             "Predict characters at 1,024 tokens after training on 64, gated units "
@@ -171,42 +164,16 @@ def results():
             f"rotary {collapse['no bias']}%, with biases from zero {collapse['biases']}%, "
             f"from Sandwich's values {collapse[SANDWICHS]}%, with an additive bias "
             f"{collapse[ADDITIVE]}%",
-            "holds when the biases start from Sandwich's values",
+            "Biases help if they start from Sandwich's values; an additive bias is best",
         ),
         "context_tools": (
             "Find one of four facts at 8 times the training length, without training "
             "([context tools](docs/evidence/context-tools.md))",
             f"ReRoPE {retrieved['ReRoPE']}, YaRN {retrieved['YaRN']}, plain rotary "
             f"{retrieved['rotary as it is']}, a window {retrieved['window']}",
-            "holds: ReRoPE and YaRN keep distant facts",
-        ),
-        "steps": (
-            "A training step on 2,048 tokens with dropout 0.1, MiniLM, two cores "
-            "([steps](docs/performance/steps.md))",
-            f"PyTorch {steps['posenc-torch']} s (transformers {steps['transformers']}), "
-            f"TensorFlow {steps['posenc-tf']} s (KerasHub {steps['kerashub-tf']}), "
-            f"JAX {steps['posenc-jax']} s (KerasHub {steps['kerashub-jax']})",
-            "faster, with a fifth to a half of the memory; without attention dropout, PyTorch "
-            f"takes {1 - plain['seconds'] / peer['seconds']:.0%} less time and "
-            f"{plain['peak_mb'] / peer['peak_mb'] - 1:.0%} more memory than transformers",
-        ),
-        "fits": (
-            "Batch sizes with which BERT-base trains on a 16 GB TPU, at 2,048 and at 8,192 tokens; "
-            "compiled, not run ([what fits](docs/performance/what-fits.md))",
-            "; ".join(f"{name} {_batches(model)}" for model, name in FITTING.items()),
-            "fits: the full attention matrix is never materialised",
+            "Yes, with ReRoPE or YaRN",
         ),
     }
-
-
-FITTING = {"keras_posenc": "keras_posenc", "keras": "`keras.layers.MultiHeadAttention`"}
-
-
-def _batches(model):
-    import chips
-
-    found = [chips.largest(model, length) for length in (2048, 8192)]
-    return ", ".join("none" if program is None else str(program["batch"]) for program in found)
 
 
 HEAD = ("question", "result", "verdict")
