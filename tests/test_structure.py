@@ -482,3 +482,15 @@ def test_the_oldest_keras_tested_is_the_oldest_declared():
     tested = re.search(r"OLDEST_KERAS := ([\d.]+)", (ROOT / "Makefile").read_text("utf-8")).group(1)
     assert f"keras=={tested} " in (ROOT / ".ci" / "oldest.txt").read_text("utf-8")
     assert tested.startswith(declared + ".") or tested == declared
+
+
+def test_the_list_for_contributors_has_all_rooms_and_names_files_that_exist():
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    named = re.findall(r"`([\w.-]+/[\w./-]*)`", text)
+    lost = [name for name in named if not any((root / name).exists() for root in (ROOT, PACKAGE))]
+    assert named and not lost, f"CONTRIBUTING.md names what is not there: {lost}"
+    table = text.partition("| subpackage |")[2].partition("\n\n")[0]
+    rooms = [name for name in re.findall(r"`(\w+)/`", table) if name in FLOOR]
+    assert set(rooms) == {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    floors = [FLOOR[room] for room in rooms]
+    assert floors == sorted(floors), "A subpackage stands above one that it may import."

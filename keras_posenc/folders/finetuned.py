@@ -6,7 +6,7 @@ from keras_posenc.folders.hub_names import from_hub
 
 # Where a directory has the settings: of a model for a task, and of any other.
 LABELS, SETTINGS = "labels.json", "text_model.json"
-MODEL = "model.keras"
+MODEL, BASELINES = "model.keras", "baselines.json"
 FILES = (MODEL, LABELS)
 SIDES = ("query", "document")
 TASKS = ("classify", "multilabel", "regress", "tag", "qa", "embed")

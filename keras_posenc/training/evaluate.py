@@ -67,7 +67,7 @@ def evaluate(
     documents = kind.read(data, "data", text, label)
     kind.check_label_names(documents, finetuned.label_names, "data")
     test = finetuned.kind.measure(finetuned, documents, verbose)
-    if baselines := Baselines.load(directory):
+    if baselines := Baselines.load(directory, finetuned):
         test["baselines"] = baselines.measure(finetuned, documents)
     return {
         "task": finetuned.task,

@@ -18,6 +18,7 @@ import keras
 from keras_posenc.files import saved_records as e
 from keras_posenc.files.untrusted import check_inside, quote, read_json, shorten
 from keras_posenc.files.writing import is_same, write_text
+from keras_posenc.folders.finetuned import BASELINES
 from keras_posenc.folders.folder import Folder
 from keras_posenc.folders.written import owned, replacing_together
 from keras_posenc.models.extension import Extension
@@ -124,7 +125,7 @@ class _Directory:
         """Writes which run this is."""
         text = json.dumps(self.record, indent=1, ensure_ascii=False)
         if self.overwrite:  # not before: a mistake in a call must not delete an existing run
-            for path in (self.metrics, self.state, self.recipe):
+            for path in (self.metrics, self.state, self.recipe, self.path / BASELINES):
                 path.unlink(missing_ok=True)
         write_text(self.recipe, text)
 

@@ -5,8 +5,10 @@ import json
 import numpy as np
 import pytest
 
+from keras_posenc.text import Texts
 from keras_posenc.training import evaluate, finetune, load_finetuned, summary
-from keras_posenc.training.finetuning.baselines import COUNTS, FREQUENT, MEAN
+from keras_posenc.training.finetuning import baselines
+from keras_posenc.training.finetuning.baselines import COUNTS, FREQUENT, MEAN, Baselines
 
 pytestmark = pytest.mark.once
 
@@ -104,5 +106,47 @@ def test_a_damaged_file_is_an_error(trained):
             path.write_text(json.dumps(record | change))
             with pytest.raises(ValueError, match="baselines.json"):
                 evaluate(output, (TEST, LABELS["classify"][1]), verbose=0)
+        path.write_text(json.dumps({key: record[key] for key in record if key != "counts"}))
+        with pytest.raises(ValueError, match="it lacks counts"):
+            evaluate(output, (TEST, LABELS["classify"][1]), verbose=0)
     finally:
         path.write_text(json.dumps(record))
+
+
+def test_those_of_an_earlier_run_in_the_directory_do_not_count(pretrained, tmp_path):
+    train, test = LABELS["classify"]
+    other = [{"a": "x", "b": "y"}[label] for label in test]
+    options = {"max_length": 8, "epochs": 1, "verbose": 0}
+    finetune(pretrained, (TEXTS, train), tmp_path / "run", **options)
+    model = load_finetuned(tmp_path / "run")
+    model.label_names = ["x", "y"]
+    model.save(tmp_path / "run")  # beside the baselines of a and b
+    assert "baselines" not in evaluate(tmp_path / "run", (TEST, other), verbose=0)["test"]
+    words = [text.split() for text in TEXTS]
+    tagged = words, [["B", *["O"] * (len(each) - 1)] for each in words]
+    options |= {"task": "tag", "overwrite": True}
+    finetune(pretrained, tagged, tmp_path / "run", **options)
+    assert not (tmp_path / "run" / "baselines.json").exists()
+    assert "baselines" not in evaluate(tmp_path / "run", tagged, verbose=0)["test"]
+
+
+@pytest.mark.parametrize("most", [6, 1])
+def test_tokens_are_counted_for_the_most_frequent_alone(most, trained, monkeypatch):
+    documents = Texts(TEXTS, LABELS["classify"][0], list(range(len(TEXTS))))
+    model = load_finetuned(trained["classify"][0])
+    everything = Baselines.of(model, documents)
+    monkeypatch.setattr(baselines, "MOST", most)
+    found = Baselines.of(model, documents)
+    assert len(found.tokens) == max(most // 2, 1)
+    kept = np.isin(everything.tokens, found.tokens)
+    np.testing.assert_array_equal(found.counts, everything.counts[:, kept])
+    np.testing.assert_array_equal(found.total, everything.total[kept])
+    assert found.total.min() >= everything.total[~kept].max()
+
+
+def test_a_text_without_tokens_has_the_most_frequent_label(trained):
+    model = load_finetuned(trained["classify"][0])
+    found = Baselines.of(model, Texts(TEXTS, LABELS["classify"][0], list(range(len(TEXTS)))))
+    none = [np.zeros(0, int), np.array([5])]
+    scores = found._results("single_label_classification", none)
+    np.testing.assert_allclose(scores[COUNTS][0], scores[FREQUENT][0])

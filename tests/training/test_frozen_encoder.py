@@ -122,6 +122,7 @@ def test_the_size_of_the_chunks_can_be_given(pretrained, tmp_path):
         ({"longer": "skip"}, "takes no longer"),
         ({"task": "tag"}, "for task classify, multilabel or regress. Received: task='tag'"),
         ({"freeze": ["encoder", "embeddings"], "max_length": 16}, "'encoder', which matches none"),
+        ({"freeze": "encoder:8", "max_length": 8}, "give one of them. Received: max_length=8"),
         ({"freeze": "encoder:2"}, "`freeze` must be an integer of at least 3: two tokens"),
     ],
 )

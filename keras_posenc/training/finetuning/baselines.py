@@ -9,21 +9,20 @@ import numpy as np
 from keras_posenc.files import saved_records as e
 from keras_posenc.files.untrusted import read_json
 from keras_posenc.files.writing import write_text
+from keras_posenc.folders.finetuned import BASELINES
 from keras_posenc.folders.folder import Folder
 from keras_posenc.text import Texts
 from keras_posenc.text.disk_list import DiskList
 from keras_posenc.text.documents import encode_rows
 
-FILE = "baselines.json"
 MOST = 400_000  # counts that are saved
 MOST_TEXTS = 20_000  # to count in
 SMOOTHING = 0.1  # pseudo-counts of a token
 FREQUENT, COUNTS, MEAN = "most frequent label", "naive Bayes on words", "mean of training"
 NUMBERS = e.every(e.number)
-EXPECTED = e.keys(
-    {"documents": e.positive, "by_label": NUMBERS, "tokens": e.every(e.count)},
-    {"counts": e.every(NUMBERS), "total": NUMBERS},
-)
+COUNTED = {"tokens": e.every(e.count), "counts": e.every(NUMBERS), "total": NUMBERS}
+NAMED = {"task": e.string, "labels": e.every(e.string)}
+EXPECTED = e.keys({**NAMED, "documents": e.positive, "by_label": NUMBERS, **COUNTED})
 
 
 class _Answers(typing.NamedTuple):
@@ -44,6 +43,8 @@ class Baselines:
     Naive Bayes counts the tokens of the model's tokenizer in whole texts.
 
     Attributes:
+        task: str. The name of the task.
+        labels: list of str. The names of its outputs.
         documents: int. Texts to train on.
         by_label: (C,) array: texts with each label, or the mean of each number.
         tokens: (V,) array of ids that are counted.
@@ -51,6 +52,8 @@ class Baselines:
         total: (V,) array: how often all texts have it.
     """
 
+    task: str
+    labels: list
     documents: int
     by_label: np.ndarray
     tokens: np.ndarray
@@ -69,19 +72,23 @@ class Baselines:
         if task.problem_type == "regression":
             none = np.zeros((len(names), 0))
             means = np.mean(documents.labels, axis=0)
-            return cls(len(documents), means, np.zeros(0, int), none, none[0])
+            return cls(task.name, names, len(documents), means, np.zeros(0, int), none, none[0])
         order = {name: number for number, name in enumerate(names)}
-        counts = np.zeros((len(names), finetuned.tokenizer.vocab_size))
-        total, by_label = np.zeros(counts.shape[1]), np.zeros(len(names))
-        for ids, label in zip(_ids(finetuned, documents.texts), documents.labels, strict=True):
-            tokens, times = np.unique(ids, return_counts=True)
+        total, by_label = np.zeros(finetuned.tokenizer.vocab_size), np.zeros(len(names))
+        rows = [np.unique(ids, return_counts=True) for ids in _ids(finetuned, documents.texts)]
+        for tokens, times in rows:
             total[tokens] += times
-            for number in {order[name] for name in task.names_in(label)}:
-                counts[number, tokens] += times
-                by_label[number] += 1
         frequent = np.argsort(-total, kind="stable")[: max(MOST // len(names), 1)]
         tokens = np.sort(frequent[total[frequent] > 0])
-        return cls(len(documents), by_label, tokens, counts[:, tokens], total[tokens])
+        # Not of all tokens: thousands of labels times a large vocabulary may not fit in memory.
+        counts, place = np.zeros((len(names), len(tokens))), np.full(len(total), -1)
+        place[tokens] = np.arange(len(tokens))
+        for (seen, times), label in zip(rows, documents.labels, strict=True):
+            counted = place[seen] >= 0
+            for number in {order[name] for name in task.names_in(label)}:
+                counts[number, place[seen[counted]]] += times[counted]
+                by_label[number] += 1
+        return cls(task.name, names, len(documents), by_label, tokens, counts, total[tokens])
 
     def measure(self, finetuned, documents):
         """{title: {score: number}} of labelled documents, of the scores of the task."""
@@ -101,7 +108,7 @@ class Baselines:
         same = np.ones((len(rows), 1))
         if problem_type == "regression":
             return {MEAN: same * self.by_label}
-        place = np.full(max(self.tokens.max(initial=0), *map(max, rows)) + 1, -1)
+        place = np.full(max(ids.max(initial=0) for ids in (self.tokens, *rows)) + 1, -1)
         place[self.tokens] = np.arange(len(self.tokens))
         rows = [places[places >= 0] for places in (place[ids] for ids in rows)]
         if problem_type == "single_label_classification":
@@ -117,23 +124,26 @@ class Baselines:
     def save(self, folder):
         """Writes baselines.json, by which `evaluate` compares."""
         record = {name: np.asarray(value).tolist() for name, value in vars(self).items()}
-        write_text(folder / FILE, json.dumps(record))
+        write_text(folder / BASELINES, json.dumps(record))
 
     @classmethod
-    def load(cls, directory):
-        """Those of a directory, or None if it has none."""
+    def load(cls, directory, finetuned):
+        """Those of the model in a directory, or None if it has none or those of another model."""
         folder = Folder.of(directory)
-        name, path = folder.newest(FILE), folder.path / FILE
+        name, path = folder.newest(BASELINES), folder.path / BASELINES
         if not folder.has(name):
             return None
         record = e.checked(path, read_json(folder.place(name)), EXPECTED)
+        if (record["task"], record["labels"]) != (finetuned.task, finetuned.label_names):
+            return None
         counts = np.array(record["counts"], "float64").reshape(len(record["by_label"]), -1)
         tokens, total = np.array(record["tokens"], int), np.array(record["total"], "float64")
         if not counts.shape[1] == len(tokens) == len(total):
             raise ValueError(
                 f"{path} is damaged: it has {len(tokens)} tokens, {counts.shape} counts"
             )
-        return cls(record["documents"], np.array(record["by_label"]), tokens, counts, total)
+        first = [record[name] for name in (*NAMED, "documents")]
+        return cls(*first, np.array(record["by_label"]), tokens, counts, total)
 
 
 def _ids(finetuned, texts):

@@ -177,7 +177,7 @@ def finetune(
         in_epochs |= {"metrics": metrics, "callbacks": callbacks, "optimizer": optimizer}
         rates = {"dropout_rate": dropout_rate, "attention_dropout_rate": attention_dropout_rate}
         skips = None if longer == "cut" else longer
-        check_frozen(recipe, {**in_epochs, **rates, "longer": skips})
+        check_frozen(recipe, {**in_epochs, **rates, "longer": skips, "max_length": max_length})
     documents, label_names = _documents(task, train, validation, test, text, label, seed, cache)
     task.check_settings(label_names)
 

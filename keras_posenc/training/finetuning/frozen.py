@@ -44,6 +44,12 @@ def check_frozen(recipe, given):
     if size := _chunks(recipe.freeze):
         checks.whole("freeze", size, least=3, why="two tokens of a chunk are special")
     given = {name: value for name, value in given.items() if value is not None}
+    max_length = given.pop("max_length", None)
+    if size and max_length:
+        raise ValueError(
+            f"freeze={recipe.freeze!r} reads all of a text in chunks, and max_length cuts it off: "
+            f"give one of them. Received: max_length={max_length}"
+        )
     if isinstance(recipe.optimizer, Optimizer) and given.get("optimizer") in ("adamw", Optimizer()):
         del given["optimizer"]
     if given:
