@@ -259,7 +259,9 @@ def torch_device():
 
     def copy(result):
         for x in result if isinstance(result, (list, tuple)) else [result]:
-            np.asarray(x.detach().cpu() if isinstance(x, torch.Tensor) else x)
+            x = x.detach().cpu() if isinstance(x, torch.Tensor) else x
+            # NumPy has no bfloat16: the same bytes.
+            np.asarray(x.view(torch.int16) if getattr(x, "dtype", 0) == torch.bfloat16 else x)
 
     def waits(step):
         if kind == "cpu":

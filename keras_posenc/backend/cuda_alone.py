@@ -1,5 +1,7 @@
 """What only PyTorch on CUDA does, as the other backends and devices do without it."""
 
+import os
+
 
 def kernels_drop(x):
     """Whether a fused kernel drops attention weights, and `drop_features`, by a `next_seed`."""
@@ -51,6 +53,18 @@ def looked_at(mask, known=None):
     return mask
 
 
+def keeps_float32():
+    """Whether the user wants float32 where half precision is faster."""
+    given = os.environ.get("KERAS_POSENC_PRECISION") or None
+    if given not in (None, "float32"):
+        raise ValueError(
+            "The environment variable KERAS_POSENC_PRECISION must be float32, or unset for what "
+            f"is fastest on the device. Received: {given!r}"
+        )
+    return given is not None
+
+
 def inference_dtype():
     """The dtype in which a device computes texts with a model of float32."""
+    keeps_float32()
     return "float32"

@@ -434,6 +434,9 @@ def adamw_step(optimizer, gradients, variables, learning_rate, decays):
                 eps=optimizer.epsilon / root,
                 maximize=False,
             )
+            # The kernel leaves the versions, by which copies of weights know that they are old.
+            for i in chosen:
+                torch.autograd.graph.increment_version(variables[i].value)
     return True
 
 

@@ -83,16 +83,18 @@ def number(x, known=None):
         return int(x)
     if x.is_meta or tracing():
         return x
-    if getattr(x, "_number", None) is None:
-        x._number = int(x) if known is None else known
-    return x._number
+    version = None if x.is_inference() else x._version
+    if getattr(x, "_number", (None, None))[0] != (version,):
+        x._number = (version,), int(x) if known is None else known
+    return x._number[1]
 
 
 def moved_on(start, count, unmasked):
     """start + count keys, known as a number if `start` is, and whether none of them is masked."""
-    after, known = start + count, getattr(start, "_number", None)
-    if known is not None and isinstance(count, int):
-        after._number = known + count
+    after = start + count
+    if hasattr(start, "_number") and isinstance(count, int) and not tracing():
+        known = number(start)
+        number(after, known + count)
         after._has_no_padding = unmasked and (known == 0 or is_unmasked(start))
     return after
 
@@ -170,15 +172,18 @@ def _both_halves(cos, sin):
 def cast(variable, dtype):
     """The numbers of a variable, or of a tensor, in another dtype.
 
-    Where none has a gradient, they are cast once for all passes until the variable changes.
+    Where none has a gradient, they are cast once for all passes until the variable changes. What is
+    written into its `.data` has no version, and is not seen as a change.
     """
     x = numbers(variable)
+    if torch.is_grad_enabled():  # some optimizers write without a new version
+        CASTS.pop(x, None)
     if x.dtype == dtype:
         return x
-    if torch.is_grad_enabled() or tracing() or not isinstance(x, torch.nn.Parameter):
-        CASTS.pop(x, None)
+    alone = torch.is_grad_enabled() or tracing() or x.is_inference()
+    if alone or not isinstance(x, torch.nn.Parameter):
         return x.to(dtype)
-    version = x._version, x.data_ptr(), dtype
+    version = x._version, x.data_ptr(), x.device, dtype
     known, found = CASTS.get(x, (None, None))
     if known != version:
         found = x.to(dtype)
@@ -194,10 +199,11 @@ def rotate(x, cos, sin, layout):
     """`shared.rotate`, without the casts of Keras."""
     if _is_unknown(x):
         return shared.rotate(x, cos, sin, layout)
-    pairs, numbers = cos.shape[-1], x.float()
+    pairs = cos.shape[-1]
     if layout == "half" and x.shape[-1] == 2 * pairs:
         cos, sin = once("both halves", (cos, sin), lambda: _both_halves(cos, sin))
         return torch.add(x * cos, x.roll(pairs, -1) * sin).to(x.dtype)
+    numbers = x.float()
     turned, rest = numbers[..., : 2 * pairs], numbers[..., 2 * pairs :]
     half = layout == "half"
     a, b = turned.chunk(2, -1) if half else turned.unflatten(-1, (pairs, 2)).unbind(-1)

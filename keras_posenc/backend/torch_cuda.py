@@ -4,13 +4,13 @@ See `keras_posenc.backend` for what each function does.
 """
 
 import contextlib
-import os
 
 import torch
 from keras import ops
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from keras_posenc.backend.cuda_alone import keeps_float32
 from keras_posenc.backend.keras_names import scope, tensor_of
 
 # Type of a device -> the compute capability with which tests have it stand for one of CUDA, so that
@@ -36,7 +36,7 @@ def capability(x):
 def inference_dtype():
     """The dtype in which this device computes texts with a model of float32."""
     x = ops.zeros(())
-    if os.environ.get("KERAS_POSENC_PRECISION") == "float32" or not on_cuda(x):
+    if keeps_float32() or not on_cuda(x):
         return "float32"
     major, _ = capability(x)
     return "bfloat16" if major >= 8 else "float16" if major == 7 else "float32"
@@ -72,6 +72,8 @@ def steps_done(iterations):
 
     It is known from the step before, if nothing but Keras' increment has been written since.
     """
+    if not on_cuda(iterations):
+        return int(iterations)
     version, done = STATES.get(iterations, (None, None))
     since = None if version is None else iterations._version - version
     done = done + since if since in (0, 1) else int(iterations)

@@ -3,6 +3,8 @@
 See `keras_posenc.backend` for what each function does.
 """
 
+import weakref
+
 import keras
 import ml_dtypes
 import torch
@@ -15,17 +17,20 @@ from keras_posenc.backend.torch_cuda import STANDS_FOR, on_cuda
 class SafeTrainer(shared.SafeTrainer):
     """`shared.SafeTrainer`, whose predictions come to the host without arithmetic."""
 
-    _last = None
+    _waiting = ()
 
     def predict_step(self, data):
         found = super().predict_step(data)
         if torch.compiler.is_compiling():
             return found
         # While the device computes this batch, the one before is taken out of locked memory.
-        if self._last is not None:
-            keras.tree.map_structure(_settle, self._last)
+        for each in self._waiting:
+            if (array := each()) is not None:
+                array.settle()
         found = keras.tree.map_structure(HostArray.of, found)
-        object.__setattr__(self, "_last", found)
+        arrays = [x for x in keras.tree.flatten(found) if isinstance(x, HostArray)]
+        # By weak references: what the user lets go must not stay with the model.
+        object.__setattr__(self, "_waiting", [weakref.ref(x) for x in arrays if x.event])
         return found
 
 
@@ -41,7 +46,7 @@ class HostArray:
 
     def __init__(self, x):
         self.shape, self.dtype = tuple(x.shape), keras.backend.standardize_dtype(x.dtype)
-        self.event = None
+        self.event, self.is_shared = None, x.device.type != "cuda"
         if x.device.type == "cuda":
             self.tensor = torch.empty(x.shape, dtype=x.dtype, pin_memory=True)
             self.tensor.copy_(x, non_blocking=True)
@@ -61,19 +66,17 @@ class HostArray:
         x = self.settle()
         bits = x.dtype == torch.bfloat16
         array = x.view(torch.int16).numpy().view(ml_dtypes.bfloat16) if bits else x.numpy()
-        return array if dtype is None else array.astype(dtype)
+        array = array if dtype is None else array.astype(dtype, copy=False)
+        return array.copy() if copy and self.is_shared else array
 
     def settle(self):
         """The tensor on the host, in memory that is not locked."""
-        if self.event is not None:
-            self.event.synchronize()
-            self.tensor, self.event = self.tensor.clone(), None
-        return self.tensor
-
-
-def _settle(x):
-    if isinstance(x, HostArray):
-        x.settle()
+        event, tensor = self.event, self.tensor  # another thread may settle it, too
+        if event is not None:
+            event.synchronize()
+            self.tensor = tensor = tensor.clone()
+            self.event = None
+        return tensor
 
 
 def unmasked(ids, values, masked):

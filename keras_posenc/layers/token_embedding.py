@@ -70,7 +70,8 @@ class IdEmbedding(keras.layers.Embedding):
 
     def call(self, inputs):
         ids = self._with_rows(inputs)
-        ids = ids if keras.backend.is_int_dtype(ids.dtype) else ops.cast(ids, "int32")
+        whole = keras.backend.standardize_dtype(ids.dtype) in ("int32", "int64")
+        ids = ids if whole else ops.cast(ids, "int32")
         with uncast():  # of the table, only the rows that are read are cast
             rows = backend.look_up(self.embeddings, ids)
         return ops.cast(rows, self.compute_dtype)

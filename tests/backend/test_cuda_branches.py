@@ -249,3 +249,117 @@ def test_texts_are_computed_in_half_precision(cuda, monkeypatch):
     monkeypatch.setitem(torch_cuda.STANDS_FOR, "cpu", (7, 5))  # a T4
     with lower_precision(model):
         assert str(model.predict_on_batch(inputs).dtype) == "float16"
+
+
+def test_copies_of_weights_follow_a_fused_step_in_float32(cuda):
+    """Neither PyTorch's kernel gives weights a new version, nor do steps in float32 cast them."""
+    import torch
+
+    from keras_posenc.models.precision import lower_precision
+
+    def lowered():
+        with lower_precision(model):
+            return model.predict_on_batch([TOKENS, 0 * TOKENS]).astype("float32")
+
+    model = build()
+    weights = model.trainable_variables
+    by_torch = torch.optim.AdamW([w.value for w in weights], 0.1, fused=True)
+    optimizer = FusedAdamW(0.1)
+    for step in ("ours", "of torch"):
+        before = lowered()
+        loss = ops.sum(model([TOKENS, 0 * TOKENS], training=True) ** 2)
+        gradients = torch.autograd.grad(loss, [w.value for w in weights])
+        if step == "ours":
+            optimizer.apply(gradients, weights)
+        else:
+            for weight, gradient in zip(weights, gradients, strict=True):
+                weight.value.grad = gradient
+            by_torch.step()
+        found, exact = lowered(), model.predict_on_batch([TOKENS, 0 * TOKENS])
+        np.testing.assert_allclose(found, exact, atol=0.05)
+        assert np.abs(found - before).max() > 0.2
+
+
+def test_copies_follow_a_fused_step_without_a_pass():
+    import torch
+
+    from keras_posenc.backend import torch_calls
+
+    weight = keras.Variable(np.ones(3, "float32"))
+    optimizer = FusedAdamW(0.5)
+    for _ in range(2):
+        with torch.no_grad():
+            torch_calls.cast(weight, torch.bfloat16)
+        optimizer.apply([ops.ones((3,))], [weight])
+    with torch.no_grad():
+        found = numpy(torch_calls.cast(weight, torch.bfloat16).float())
+    np.testing.assert_allclose(found, weight.numpy(), rtol=0.01)
+
+
+def test_only_the_transformer_is_computed_in_half_precision(cuda):
+    """Heads keep float32, as models do that have no attention of this package."""
+    from keras_posenc.heads import classifier, token_classifier
+    from keras_posenc.models.precision import lower_precision
+
+    encoder = build()
+    for model in (classifier(encoder, 3), token_classifier(encoder, 3)):
+        exact = model.predict_on_batch([TOKENS, 0 * TOKENS])
+        with lower_precision(model):
+            found = model.predict_on_batch([TOKENS, 0 * TOKENS])
+        assert found.dtype == "float32" and np.abs(found - exact).max() > 0
+        np.testing.assert_allclose(found, exact, atol=0.03)
+    dense = keras.Sequential([keras.Input((16,)), keras.layers.Dense(4)])
+    with lower_precision(dense):
+        assert dense.predict_on_batch(X[0]).dtype == "float32"
+
+
+def test_other_threads_keep_their_precision(cuda):
+    """Those that ask for float32 get it, and those that leave first change nothing for others."""
+    import concurrent.futures
+
+    from keras_posenc.models.precision import lower_precision
+
+    model = build()
+    predict = lambda: model.predict_on_batch([TOKENS, 0 * TOKENS])  # noqa: E731
+
+    def lowered():
+        with lower_precision(model):
+            return predict()
+
+    exact = predict()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool, lower_precision(model):
+        np.testing.assert_array_equal(pool.submit(predict).result(), exact)
+        elsewhere = pool.submit(lowered).result()
+        assert str(elsewhere.dtype) == "bfloat16"
+        np.testing.assert_array_equal(predict(), elsewhere)
+    np.testing.assert_array_equal(predict(), exact)
+    assert {type(layer.dtype_policy) for layer in model.layers} == {keras.DTypePolicy}
+
+
+def test_arrays_of_predictions_are_copies_and_leave_with_them():
+    import gc
+
+    import torch
+
+    from keras_posenc.backend import torch_host
+
+    x = torch.ones(3, dtype=torch.bfloat16)
+    np.array(torch_host.HostArray.of(x))[:] = 7
+    np.testing.assert_array_equal(numpy(x.float()), 1)
+    model = build()
+    model.predict([TOKENS, 0 * TOKENS], verbose=0)
+    gc.collect()
+    assert not model._waiting
+
+
+def test_a_number_that_is_known_follows_what_is_written():
+    import torch
+
+    start = ops.zeros((), "int32")
+    assert backend.number(start, 0) == 0
+    start += 3
+    assert backend.number(start) == 3
+    after = backend.moved_on(start, 2, True)
+    assert backend.number(after) == int(after) == 5
+    with torch.inference_mode():
+        assert backend.number(ops.ones((), "int32")) == 1

@@ -139,7 +139,10 @@ def test_models_of_several_texts_refuse_ids_too():
 
 @pytest.mark.parametrize("layer", [TokenEmbedding(30, 4), IdEmbedding(30, 4)])
 def test_a_layer_alone_refuses_ids_and_a_program_gives_no_nan(layer):
-    assert layer(np.array([[0, 29]])).shape == (1, 2, 4)
+    expected = ops.convert_to_numpy(layer(np.array([[0, 29]])))
+    for kind in ("int8", "uint8", "int16", "uint16", "uint32", "int64", "float32"):
+        found = layer(ops.convert_to_tensor(np.array([[0, 29]], kind)))
+        np.testing.assert_array_equal(ops.convert_to_numpy(found), expected)
     for wrong in (30, -1):
         with pytest.raises(ValueError, match=f"has the id {wrong}, and ids run from 0 to 29"):
             layer(np.array([[0, wrong]]))

@@ -13,6 +13,7 @@ from keras_posenc.backend.seeding import set_random_seed
 from keras_posenc.layers.token_embedding import TokenEmbedding
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads import classifier
+from keras_posenc.models.precision import lower_precision
 
 RNG = np.random.default_rng(0)
 TOKENS = RNG.integers(1, 40, (4, 20)).astype("int32")
@@ -274,3 +275,16 @@ def test_blocks_one_by_one_give_the_features_of_the_model(tiny_config, family):
     assert len(parts["sequential_blocks"]) == (1 if family == "albert" else 3)
     expected = model({name: x[:1] for name, x in INPUTS.items()})
     np.testing.assert_allclose(*map(ops.convert_to_numpy, (x, expected)), atol=1e-5)
+
+
+@pytest.mark.parametrize("wrong", ["FLOAT32", "fp32", "bfloat16"])
+def test_an_unknown_precision_of_the_environment_is_refused(wrong, monkeypatch):
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    monkeypatch.setenv("KERAS_POSENC_PRECISION", wrong)
+    expected = f"KERAS_POSENC_PRECISION must be float32, or unset .* Received: '{wrong}'"
+    with pytest.raises(ValueError, match=expected), lower_precision(model):
+        pass
+    for given in ("float32", ""):
+        monkeypatch.setenv("KERAS_POSENC_PRECISION", given)
+        with lower_precision(model):
+            assert model.predict_on_batch(np.ones((1, 2))).dtype == "float32"
