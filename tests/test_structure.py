@@ -61,7 +61,7 @@ LAZY = {
     "keras_hub": ("adapters/keras_hub.py", "checkpoints/keras_hub/writing.py"),
     "huggingface_hub": ("folders/download.py",),
     "matplotlib": ("analysis/plot.py",),
-    "pyarrow": ("retrieval/vector_files.py", "text/parquet.py"),
+    "pyarrow": ("adapters/ray.py", "retrieval/vector_files.py", "text/parquet.py"),
     "transformers": (),
 }
 # Who else may ask which backend runs: to write its name into a report, or to start a process.
@@ -443,7 +443,7 @@ def test_each_backend_has_the_same_functions():
         return classes | {n.name: ast.unparse(n.args) for n in defined}
 
     names = set(keras_posenc.backend.shared.NAMES) - {"TRAITS"}
-    rooms = ("shared", "features", "weighing", "exports", "jax_alone")
+    rooms = ("shared", "features", "weighing", "exports", "jax_alone", "cuda_alone")
     shared = {k: v for room in rooms for k, v in functions(room).items()}
     shared["interpolate"] = "table, position, training=False"
     for name in ("torch", "jax", "tensorflow"):

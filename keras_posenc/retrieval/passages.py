@@ -5,14 +5,13 @@ import functools
 import numpy as np
 
 from keras_posenc.files.untrusted import quote
-from keras_posenc.retrieval.dense.titles import headings_of, with_title
 from keras_posenc.retrieval.found_texts import allowed_by, found_texts
 from keras_posenc.retrieval.readings import reading_of
 from keras_posenc.retrieval.words.index import WordIndex, digest_of
 from keras_posenc.retrieval.words.split import places_of, words_of
 from keras_posenc.text.files import usual
 from keras_posenc.text.ids import TITLE_NAMES, id_text
-from keras_posenc.text.structure import title_at
+from keras_posenc.text.structure import headings_of, title_at, with_title
 
 
 class PassageTexts:

@@ -10,6 +10,8 @@ import html.parser
 import re
 import typing
 
+from keras_posenc.files.untrusted import quote
+
 OVERLINE = re.compile(r"([^\w\s])\1*\s*")
 SEPARATOR = " > "  # of the headings in a path
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
@@ -69,6 +71,30 @@ def title_at(headings, place):
             break
         found = path
     return found
+
+
+def with_title(title, passage):
+    """A passage behind its title, in which the two are lines."""
+    return f"{title}\n{passage}" if title else passage
+
+
+def headings_of(title, number=0):
+    """A title as a list of (start, title): that of a text, or of its parts.
+
+    Args:
+        title: None, str, or such a list, in which None and "" are no title.
+        number: int. That of the text, for an error.
+    """
+    if title is None or isinstance(title, str):
+        return [(0, title)] if title else []
+    if isinstance(title, (list, tuple)) and all(
+        isinstance(each, (list, tuple)) and [*map(type, each)] == [int, str] for each in title
+    ):
+        return sorted(map(tuple, title))
+    raise TypeError(
+        "A title must be a str, or a list of (start in characters, title). Received for text "
+        f"{number}: {quote(title)}"
+    )
 
 
 def _plain(name, content):

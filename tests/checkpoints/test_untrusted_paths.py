@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import numpy as np
 import pytest
@@ -123,17 +124,14 @@ def test_json_of_any_depth_and_length(tmp_path):
         open_checkpoint(index(tmp_path, None, LONG))
     config = tmp_path / "config.json"
     for text, message in (
-        (DEEP, r"is (not JSON|damaged) \(it nests too deeply\)"),
-        (
-            '{"hidden_size": 1, "hidden_size": 2}',
-            r"is (not JSON|damaged) \(it has the key 'hidden_size' twice",
-        ),
+        (DEEP, "{} (it nests too deeply)"),
+        ('{"hidden_size": 1, "hidden_size": 2}', "{} (it has the key 'hidden_size' twice)"),
         (LONG, f"is refused: it is longer than {MOST_JSON} bytes"),
         (json.dumps(dict.fromkeys(map(str, range(2000)))), "has 2000 keys, more than a config"),
     ):
         config.write_text(text)
-        for path in (tmp_path, config):
-            with pytest.raises(ValueError, match=f"config.json {message}"):
+        for path, words in ((tmp_path, "is damaged"), (config, "is not JSON")):
+            with pytest.raises(ValueError, match=re.escape(f"config.json {message.format(words)}")):
                 read_config(path)
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n")
     (tmp_path / "tokenizer_config.json").write_text(DEEP)

@@ -8,8 +8,8 @@ import pytest
 
 from keras_posenc import embed
 from keras_posenc.retrieval import LateChunks, Passages, open_embedder, search, search_table
-from keras_posenc.retrieval.dense.titles import headings_of
 from keras_posenc.retrieval.readings import reading_of
+from keras_posenc.text.structure import headings_of
 
 pytestmark = pytest.mark.once
 TEXTS = ["w1 w2. w3 w4. w5", "w6 w7", "w8 w9. w10 w11."]

@@ -7,7 +7,7 @@ from keras_posenc.metrics.scores import unit_rows
 from keras_posenc.retrieval.dense.chunks import chunk_spans
 from keras_posenc.retrieval.dense.late_chunking import ChunkVectors, embed_spans
 from keras_posenc.retrieval.readings import Passages
-from keras_posenc.text.structure import title_at
+from keras_posenc.text.structure import headings_of, title_at, with_title
 
 
 def chunk_vectors(model, texts, reading, verbose):
@@ -44,30 +44,6 @@ def chunk_vectors(model, texts, reading, verbose):
     starts, ends = np.array([span for of_text in spans for span in of_text], int).T
     numbers = np.repeat(np.arange(len(texts)), [len(of_text) for of_text in spans])
     return ChunkVectors(alone, numbers, starts, ends)
-
-
-def with_title(title, passage):
-    """A passage behind its title, in which the two are lines."""
-    return f"{title}\n{passage}" if title else passage
-
-
-def headings_of(title, number=0):
-    """A title as a list of (start, title): that of a text, or of its parts.
-
-    Args:
-        title: None, str, or such a list, in which None and "" are no title.
-        number: int. That of the text, for an error.
-    """
-    if title is None or isinstance(title, str):
-        return [(0, title)] if title else []
-    if isinstance(title, (list, tuple)) and all(
-        isinstance(each, (list, tuple)) and [*map(type, each)] == [int, str] for each in title
-    ):
-        return sorted(map(tuple, title))
-    raise TypeError(
-        "A title must be a str, or a list of (start in characters, title). Received for text "
-        f"{number}: {quote(title)}"
-    )
 
 
 def _titles(reading, texts):
