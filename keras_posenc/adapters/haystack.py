@@ -4,6 +4,7 @@ A stored pipeline is loaded with `allowed_modules=["keras_posenc.adapters.haysta
 """
 
 import dataclasses
+import os
 
 try:
     from haystack import Document, component, default_to_dict
@@ -120,9 +121,15 @@ class HaystackRetriever:
 
     def to_dict(self):
         """The settings, as a pipeline stores them."""
-        return default_to_dict(
-            self, model=str(self.model), vectors=str(self.vectors), **self.options
-        )
+        given = {"model": self.model, "vectors": self.vectors, **self.options}
+        for name in ("model", "vectors"):
+            if not isinstance(given[name], (str, os.PathLike)):
+                raise ValueError(
+                    f"`{name}` must be a path for the pipeline to be stored: save it and give its "
+                    f"path. Received: {type(given[name]).__name__}"
+                )
+        paths = {name: str(each) for name, each in given.items() if isinstance(each, os.PathLike)}
+        return default_to_dict(self, **{**given, **paths})
 
     @component.output_types(documents=list[Document])
     def run(self, query: str, top_k: int | None = None):

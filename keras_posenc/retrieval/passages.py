@@ -59,7 +59,8 @@ class PassageTexts:
             )
         digest, stays = None, self._unchanged and "identity" in record
         if stays:
-            digest = digest_of(record["identity"]["digest"], record["texts"].get("digest"))
+            facts = record["identity"]["digest"], record["texts"].get("digest")
+            digest = digest_of(*facts, self._arguments[1])
         elif isinstance(self._texts, list):
             digest = hash(tuple(self._texts))
         if digest is not None and digest in stored.kept:
@@ -107,9 +108,10 @@ class PassageTexts:
 
 def _title_column(record):
     """The column of titles that `embed` read, or None."""
-    reading = reading_of(record["settings"].get("reading")) if record else None
-    titles = getattr(reading, "titles", None)
-    return titles if isinstance(titles, str) else None
+    reading = record["settings"].get("reading") if record else None
+    if str(reading).startswith("spans:"):  # which has a digest of the spans
+        return None
+    return getattr(reading_of(reading), "titles", None)
 
 
 def _cut(row, whole):

@@ -161,7 +161,7 @@ def reading_of(given):
     size, *parts = rest.split(",")
     options = {}
     for part in parts:
-        key, equal, value = part.partition("=")
+        key, equal, value = (each.strip() for each in part.partition("="))
         key, value = (key, value) if equal or key == "titles" else ("overlap", key)
         options[key] = (value or "auto") if key == "titles" else value
     known = set() if kind is None else {each.name for each in dataclasses.fields(kind)} - {"size"}

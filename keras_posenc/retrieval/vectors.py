@@ -263,7 +263,8 @@ class Vectors:
         candidates = nearest(queries, self.values, most, **options)
         for query, (numbers, _) in zip(queries, candidates, strict=True):
             numbers = np.sort(numbers)
-            scores = unit_rows(np.asarray(self.exact[numbers])) @ query
+            rows = unit_rows(np.asarray(self.exact[numbers], query.dtype))  # float16 overflows
+            scores = rows @ query
             best = largest(scores, top_k)
             found.append((numbers[best], scores[best]))
         return found

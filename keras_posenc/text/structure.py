@@ -13,9 +13,11 @@ import typing
 from keras_posenc.files.untrusted import quote
 
 OVERLINE = re.compile(r"([^\w\s])\1*\s*")
+# Ends of lines to Python, and to docutils.
+LINE, RST_LINE = re.compile(r"\r\n?|\n"), re.compile("\r\n?|[\n\x1c-\x1e\x85\u2028\u2029]")
 SEPARATOR = " > "  # of the headings in a path
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
-LEFT_OUT = {"script", "style", "template", "noscript", "svg", "head"}
+LEFT_OUT = {"script", "style", "template", "noscript", "svg"}
 BLOCKS = set(
     "address article aside blockquote br caption dd div dl dt figcaption figure footer form header "
     "hr li main nav ol option section table tbody tfoot thead tr ul".split()
@@ -128,13 +130,13 @@ def _of_rst(name, content):
     settings.raw_enabled = settings.file_insertion_enabled = False
     tree = utils.new_document(name, settings)
     rst.Parser().parse(content, tree)
-    starts, marks = _starts(content), []
+    starts, marks = _starts(content, RST_LINE), []
     for node in tree.findall(nodes.title):
         level, parent = 0, node.parent
         while parent is not None:
             level += isinstance(parent, nodes.section)
             parent = parent.parent
-        if level and node.line:
+        if isinstance(node.parent, nodes.section) and node.line:  # not that of a table
             first = max(0, node.line - 2)  # its line is that of the underline
             over = first and OVERLINE.fullmatch(content[starts[first - 1] : starts[first]])
             end = (*starts, len(content))[node.line]
@@ -147,7 +149,7 @@ def _of_python(name, content):
         tree = ast.parse(content)
     except (SyntaxError, ValueError, RecursionError):
         return _plain(name, content)
-    starts, headings = (*_starts(content), len(content)), [(0, name)]
+    starts, headings = (*_starts(content, LINE), len(content)), [(0, name)]
 
     def visit(nodes, path):
         for node in nodes:
@@ -192,9 +194,9 @@ def _with_text(text, headings):
     return kept or headings[:1]
 
 
-def _starts(content):
-    """Where lines start."""
-    return [0, *(found.end() for found in re.finditer("\n", content))]
+def _starts(content, line):
+    """Where lines start, by the pattern of their ends."""
+    return [0, *(found.end() for found in line.finditer(content))]
 
 
 def _missing(package, what):
@@ -210,14 +212,14 @@ class _Reader(html.parser.HTMLParser):
         self._out, self._pre, self._heading, self._in_title = 0, 0, None, False
 
     def handle_starttag(self, tag, attributes):
-        self._in_title = tag == "title"
+        self._in_title = tag == "title" and not self._out
         if tag in LEFT_OUT:
             self._out += 1
         elif tag in PARAGRAPHS or tag in BLOCKS:
             self._break(2 if tag in PARAGRAPHS else 1)
             self._pre += tag == "pre"
             if tag in HEADINGS:
-                self._heading = (HEADINGS[tag], len(self._parts))
+                self._heading = (HEADINGS[tag], len(self._parts), self._length)
         elif tag in ("td", "th"):
             self._add(" ")
 
@@ -227,10 +229,9 @@ class _Reader(html.parser.HTMLParser):
             self._out = max(0, self._out - 1)
         elif tag in PARAGRAPHS or tag in BLOCKS:
             if tag in HEADINGS and self._heading is not None:
-                level, first = self._heading
+                level, first, start = self._heading
                 words = "".join(self._parts[first:]).strip()
                 if words:
-                    start = sum(map(len, self._parts[:first]))
                     self._marks.append(_Mark(start, self._length, level, words))
                 self._heading = None
             self._pre = max(0, self._pre - (tag == "pre"))

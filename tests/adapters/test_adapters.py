@@ -1,6 +1,7 @@
 """Adapters to other libraries, each with the real package."""
 
 import contextlib
+import pathlib
 
 import numpy as np
 import pytest
@@ -243,6 +244,14 @@ def test_retrievers_of_other_libraries(retriever):
         found = retriever(HaystackRetriever).run(query="w5")["documents"]
         assert [(each.content, each.score) for each in found] == expected
         assert len(retriever(HaystackRetriever).run(query="w5", top_k=1)["documents"]) == 1
+        stored = HaystackRetriever("model", pathlib.Path("v.npy"), texts=pathlib.Path("t.jsonl"))
+        assert stored.to_dict()["init_parameters"] == {
+            "model": "model",
+            "vectors": "v.npy",
+            "texts": "t.jsonl",
+        }
+        with pytest.raises(ValueError, match="`vectors` must be a path .* Received: ChunkVectors"):
+            retriever(HaystackRetriever).to_dict()
         libraries += 1
     if not libraries:
         pytest.skip("none of the libraries is installed")

@@ -18,6 +18,7 @@ from keras_posenc.retrieval import (
     mine_hard_negatives,
     open_embedder,
     rerank,
+    search,
 )
 from keras_posenc.retrieval.embedders import kind_of
 from keras_posenc.retrieval.readings import reading_of
@@ -81,7 +82,7 @@ ARGUMENTS = [{}, {"dimension": 2}, {"reading": "late:8"}, {"output": "vectors.np
 
 @pytest.mark.parametrize("arguments", ARGUMENTS, ids=range(len(ARGUMENTS)))
 def test_no_vectors_of_a_cross_encoder(cross, arguments):
-    words = "is a cross-encoder, .* no vectors of either: order documents by keras_posenc.rerank"
+    words = "is a cross-encoder, .* no vectors of either: order documents with `rerank`"
     with pytest.raises(ValueError, match=words):
         embed(cross, TEXTS, **arguments)
     if not arguments:
@@ -195,7 +196,7 @@ def test_an_embedder_is_saved_as_it_was_read(pretrained, tmp_path):
     assert np.abs(plain.encode_queries(long, 0) - model.encode_queries(long, 0)).max() > 1e-3
 
 
-def test_readings(pretrained):
+def test_readings(pretrained, tmp_path):
     assert reading_of("whole") is None and reading_of(None) is None
     assert str(reading_of("chunks:256, overlap=32")) == "chunks:256,overlap=32"
     tokenizer = open_embedder(pretrained).tokenizer
@@ -205,6 +206,12 @@ def test_readings(pretrained):
         for reading in ("late:3", LateSpans(spans))
     )
     np.testing.assert_array_equal(one.vectors, other.vectors)
+    # A record has a digest of the spans, and a search shows the passages.
+    source, vectors = tmp_path / "texts.txt", tmp_path / "v.npz"
+    source.write_text("\n".join(TEXTS))
+    embed(pretrained, source, vectors, reading=LateSpans(spans), verbose=0)
+    for row in search(pretrained, vectors, TEXTS[0], verbose=0):
+        assert row["text"] == TEXTS[row["id"] - 1][row["start"] : row["end"]]
     assert str(LateSpans(spans)) != str(LateSpans(spans[:2])) == str(LateSpans(spans[:2]))
     with pytest.raises(TypeError, match="`reading` must be Chunks, LateChunks, LateSpans, or a"):
         embed(pretrained, TEXTS, reading=256)

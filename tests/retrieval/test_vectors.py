@@ -152,6 +152,12 @@ def test_codes_find_what_the_exact_vectors_order(kind, bytes_of_each):
         unit = exact / np.linalg.norm(exact, axis=1, keepdims=True)
         query = queries[best[0]] / np.linalg.norm(queries[best[0]])
         np.testing.assert_allclose(scores, unit[numbers] @ query, atol=1e-5)
+    # float16 has no squares of numbers as large as these.
+    half = Vectors.of((exact * 40).astype("float16"))
+    for (_, scores), (_, expected) in zip(
+        half.coded(kind).search(queries, 1), half.search(queries, 1), strict=True
+    ):
+        np.testing.assert_allclose(scores, expected, atol=1e-3)
     allowed = np.arange(300) > 4
     assert all(min(numbers) > 4 for numbers, _ in coded.search(queries, 3, allowed=allowed))
     # Where all scores are needed, they are the exact ones.

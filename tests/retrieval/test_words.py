@@ -174,7 +174,30 @@ def test_an_index_that_does_not_fit_is_made_again(pretrained, source, tmp_path):
         assert search(pretrained, vectors, "w1", **options) == first
 
 
-@pytest.mark.parametrize("scoring", ["vectors", "words", "both", "rrf"])
+def test_the_index_is_of_the_column_that_is_searched(pretrained, tmp_path):
+    rows = [{"text": text, "kind": f"w2{n}"} for n, text in enumerate(TEXTS)]
+    source, vectors = tmp_path / "texts.jsonl", tmp_path / "v.npy"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    embed(pretrained, source, vectors, verbose=0)
+    loaded = Vectors.load(vectors)
+    for stored in (vectors, loaded):
+        for column, word, expected in (("text", "w10", 4), ("kind", "w21", 2), ("text", "w10", 4)):
+            options = {"text": column, "scoring": "words", "verbose": 0}
+            found = search(pretrained, stored, word, **options)
+            assert [row["id"] for row in found] == [expected]
+
+
+@pytest.mark.parametrize("weight", [0, 0.5, 1])
+def test_what_is_left_out_has_no_score(weight):
+    vectors, words = np.array([[0.1, 0.5, -np.inf], [0, 2, -np.inf]], "float32")
+    for found in (
+        Scoring.of(f"both:{weight}").fuse(vectors, words),
+        Scoring.of(f"both:{weight}").fuse(vectors, np.minimum(words, 0)),  # all score alike
+    ):
+        assert np.isfinite(found[:2]).all() and found[2] == -np.inf
+
+
+@pytest.mark.parametrize("scoring", ["vectors", "words", "both", "both:0", "both:1", "rrf"])
 @pytest.mark.parametrize("suffix", [".npy", ".npz", ".jsonl"])
 def test_only_some_texts_are_searched(pretrained, source, tmp_path, scoring, suffix):
     late = {"reading": "late:4"} if suffix == ".npz" else {}

@@ -49,6 +49,22 @@ Turn the key.
 
 Wood.
 """
+TABLES = """Manual
+======
+
+Text.
+
+.. table:: Caption
+
+   == ==
+   a  b
+   == ==
+
+Part
+----
+
+Text.
+"""
 RST = """
 ======
 Manual
@@ -89,6 +105,9 @@ def test_html():
         ("Cars", "only text")
     ]
     assert title_at(found.headings, found.text.index("1 2")) == "The car manual > Doors"
+    # Ends of the head and of paragraphs are optional, and a picture has a title that is not shown.
+    lazy = "<html><head><svg><title>x</title></svg><title>Cars</title><body><p>One<p>Two"
+    assert parts(read_structure("car", ".html", lazy)) == [("Cars", "One\n\nTwo")]
 
 
 def test_python():
@@ -101,6 +120,11 @@ def test_python():
     ]
     assert read_structure("mail", ".py", PYTHON).text == PYTHON
     assert parts(read_structure("bad", ".py", "def (")) == [("bad", "def (")]
+    old = "def f():\r  return 1\r\r\rdef g():\r  return 2\r"
+    assert parts(read_structure("mail", ".py", old)) == [
+        ("mail > f", "def f():\r  return 1"),
+        ("mail > g", "def g():\r  return 2"),
+    ]
 
 
 def test_markdown():
@@ -120,6 +144,14 @@ def test_restructured_text():
     found = read_structure("manual", ".rst", RST)
     assert [path for path, _ in parts(found)] == ["Manual", "Manual > Part"]
     assert found.text == RST and parts(found)[1][1] == "Part\n----\n\nText."
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\u2028", "\x85", "\x1c"])
+def test_titles_of_tables_are_no_headings_and_lines_end_as_they_do_to_the_parser(end):
+    pytest.importorskip("docutils")
+    found = read_structure("manual", ".rst", TABLES.replace("\n", end))
+    assert [path for path, _ in parts(found)] == ["Manual", "Manual > Part"]
+    assert parts(found)[1][1].splitlines() == ["Part", "----", "", "Text."]
 
 
 @pytest.fixture

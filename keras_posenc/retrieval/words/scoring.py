@@ -67,7 +67,8 @@ class Scoring:
             return words
         if self.by == "both":
             weight = np.float32(self.number)
-            return weight * _scaled(words) + (1 - weight) * _scaled(vectors)
+            found = weight * _scaled(words) + (1 - weight) * _scaled(vectors)
+            return np.where(np.isfinite(vectors), found, np.float32(-np.inf))
         found = np.where(np.isfinite(vectors), np.float32(0), np.float32(-np.inf))
         for scores in (vectors, np.where(words > 0, words, -np.inf)):
             best = largest(scores, MOST_RANKED)
@@ -76,9 +77,9 @@ class Scoring:
 
 
 def _scaled(scores):
-    """Scores from 0 to 1 over the passages; -inf stays."""
-    there = scores[np.isfinite(scores)]
-    least, most = there.min(initial=np.inf), there.max(initial=-np.inf)
+    """Scores from 0 to 1 over the passages that are not left out, which have 0."""
+    there = np.isfinite(scores)
+    least, most = scores[there].min(initial=np.inf), scores[there].max(initial=-np.inf)
     if not least < most:
-        return np.where(np.isfinite(scores), np.float32(0), scores)
-    return (scores - least) / (most - least)
+        return np.zeros_like(scores)
+    return np.where(there, (scores - least) / (most - least), np.float32(0))
