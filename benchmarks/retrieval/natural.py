@@ -39,7 +39,8 @@ WORDS = {"BM25": ALONE, "BM25 on title + passage": TITLE}
 SUMS = {f"{TITLE}, summed with {reader}": reader for reader in READERS}
 ALONE_SUM = f"{ALONE}, summed with {CONTEXTUAL}"
 WAYS = [*WORDS, ALONE, FIRST, TITLE, WINDOWS, UNTRAINED, CONTEXTUAL, ALONE_SUM, *SUMS, HEADING]
-OF_TRAINING = {CONTEXTUAL, ALONE_SUM, f"{TITLE}, summed with {CONTEXTUAL}"}
+TITLE_CONTEXTUAL = f"{TITLE}, summed with {CONTEXTUAL}"
+OF_TRAINING = {CONTEXTUAL, ALONE_SUM, TITLE_CONTEXTUAL}
 
 
 def main():
@@ -196,10 +197,10 @@ def lines(name, rows):
     count = f"{len(first['right'])} queries about {len(set(first['document']))} documents"
     chance = 100 * np.mean([1 / ranked for ranked in first["ranked"]])
     heads = [f"{name}: {count}, chance {chance:.0f}%", "top-1", "mean reciprocal rank"]
-    base = {each: _by_document(ways[each]) for each in (WINDOWS, TITLE) if each in ways}
+    base = {each: by_document(ways[each]) for each in (WINDOWS, TITLE) if each in ways}
     found = [[*heads, *(f"top-1, gain over {each}" for each in base)]]
     for title, some in ways.items():
-        top, rank = _by_document(some), _by_document(some, _reciprocal)
+        top, rank = by_document(some), by_document(some, _reciprocal)
         gains = ["" if title == each else _cell(top - values, "+") for each, values in base.items()]
         found.append([title, _cell(top), _cell(rank), *gains])
     return found
@@ -209,7 +210,7 @@ def _reciprocal(row):
     return 100 / (1 + np.array(row["better"]))
 
 
-def _by_document(rows, values=lambda row: 100 * np.array(row["right"])):
+def by_document(rows, values=lambda row: 100 * np.array(row["right"])):
     """(documents,) means of values over the queries of a document and the seeds."""
     found = np.mean([values(row) for row in rows], axis=0)
     documents = np.array(rows[0]["document"])

@@ -343,6 +343,14 @@ def stretch_base():
     return with_source(module.table(rows), rows, command, "stretch_base", "torch OMP_NUM_THREADS=1")
 
 
+def natural():
+    """Passages of real documents that each way of searching finds first."""
+    module, rows = benchmark("retrieval.natural"), results("natural")
+    steps = " ".join(f"--steps {n}" for n in sorted({r["steps"] for r in rows} - {0}))
+    command = f"retrieval.natural {steps} {seeds_of([r for r in rows if r['steps']])}"
+    return with_source(module.table(rows), rows, command, "natural", "torch")
+
+
 def translation():
     """An encoder-decoder and its baselines, with parts of its recipe switched off once."""
     module, rows = benchmark("encodings.translation"), results("translation")
@@ -458,7 +466,8 @@ def families():
 
 
 _NAMED = (
-    families, comparisons, encodings, encoding_figures, verdicts, bench, grid, ranges, recovery,
+    families, comparisons, encodings, encoding_figures, verdicts, bench, grid, natural, ranges,
+    recovery,
     stretch, readings, growth, distant_facts, distant_context, distant_context_mpnet,
     by_position, mteb, many_texts, retrieval, fine_tuned, context_tools, encodings_2026,
     summary_2026, text_retrieval, translation, back_to_level, rotary_collapse, stretched_mlm,

@@ -137,13 +137,18 @@ def facts(figure):
     rows = [row for row in rows if row["length"] == 1536]
     tokens = np.concatenate([row["tokens"] for row in rows])
     bands = np.searchsorted(BANDS, tokens, side="left") - 1
-    names = [f"{low + 1:,}–{high:,}" for low, high in itertools.pairwise([*BANDS, 1536])]
+    pairs = enumerate(itertools.pairwise([*BANDS, 1536]))
+    names = [f"{low + 1:,}–{high:,}\n{(bands == n).sum()} answers" for n, (low, high) in pairs]
     axes = figure.subplots()
     for index, (way, label) in enumerate(READINGS.items()):
         right = np.concatenate([row["right"][way] for row in rows])
-        means = [100 * right[bands == band].mean() for band in range(len(BANDS))]
+        parts = [100 * np.asarray(right[bands == band], float) for band in range(len(BANDS))]
+        means = [part.mean() for part in parts]
+        halves = [1.96 * part.std() / len(part) ** 0.5 for part in parts]
         at = np.arange(len(BANDS)) + (index - 1.5) * 0.2
         axes.bar(at, means, width=0.19, color=COLOURS[index], label=label)
+        ends = [np.minimum(halves, means), np.minimum(halves, 100 - np.array(means))]
+        axes.errorbar(at, means, ends, fmt="none", ecolor="#333333", elinewidth=1)
     axes.axhline(50, color="#767676", linestyle="--", linewidth=1)
     axes.set_xticks(range(len(BANDS)), names)
     axes.set(xlabel="tokens of the text", ylim=(0, 103))
@@ -151,7 +156,37 @@ def facts(figure):
     figure.legend(loc="outside upper left", ncols=2)
 
 
+@styled
+def natural(figure):
+    """Passages of real documents that are found first, by collection and method."""
+    study = blocks.benchmark("retrieval.natural")
+    rows = json.loads((ROOT / "benchmarks" / "results" / "natural.json").read_text("utf-8"))
+    drawn = {
+        "BM25": "words (BM25)",
+        study.WINDOWS: "windows of 512 tokens",
+        study.UNTRAINED: "more positions and log-n, untrained",
+        study.CONTEXTUAL: "contextual training",
+        study.TITLE: "title + passage",
+        study.TITLE_CONTEXTUAL: "title, summed with context",
+    }
+    collections = list(dict.fromkeys(row["collection"] for row in rows))
+    panels = figure.subplots(1, len(collections), sharey=True)
+    for axes, collection in zip(panels, collections, strict=True):
+        some = [row for row in rows if row["collection"] == collection]
+        for place, way in enumerate(reversed(drawn)):
+            values = study.by_document([row for row in some if row["way"] == way])
+            colour = COLOURS[0] if way in study.OF_TRAINING else "#999999"
+            half = study.half_width(values)
+            axes.barh(place, values.mean(), xerr=half, color=colour, error_kw={"elinewidth": 1})
+        chance = 100 * np.mean([1 / count for count in some[0]["ranked"]])
+        axes.axvline(chance, color="#333333", linestyle="--", linewidth=1)
+        axes.set_yticks(range(len(drawn)), [drawn[way] for way in reversed(drawn)])
+        axes.set(title=collection.replace(", ", ",\n"), xlim=(0, 103))
+    figure.supxlabel("right passage first (%); dashed: chance", fontsize="medium")
+
+
 FIGURES = {
+    "natural": (natural, (9.6, 3.6)),
     "facts": (facts, (8.6, 3.8)),
     "lengths": (lengths, (8.6, 4.0)),
     "distance": (distance, (9.6, 4.2)),
