@@ -291,6 +291,13 @@ def test_a_fork_does_not_keep_the_lock(output):
         process.stdin.close()
 
 
+# JAX, which Keras imports where it is installed, warns of every fork; these handle files only.
+FORKS = pytest.mark.filterwarnings(
+    "ignore:os.fork:RuntimeWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+
+
+@FORKS
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_the_end_of_a_fork_does_not_free_the_lock(output):
     with written.owned(output):
@@ -313,6 +320,7 @@ def test_the_copy_of_a_fork_that_has_not_begun_does_not_keep_the_lock(output):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@FORKS
 def test_a_fork_that_ends_leaves_a_temporary_folder_and_its_lock(output):
     writer = temporary_folder(output)
     path = writer.__enter__()

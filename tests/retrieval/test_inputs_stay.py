@@ -96,7 +96,7 @@ def test_an_empty_text_is_named_by_its_number_in_all_texts(pretrained, tmp_path)
     with pytest.raises(ValueError, match="the list is empty"):
         embed(pretrained, [], tmp_path / "v.npy", part_size=2)
     assert not (tmp_path / "v.npy").exists()
-    with pytest.raises(ValueError, match="Text 1: The text has no token .* Received: '.u200b'"):
+    with pytest.raises(ValueError, match=r"Text 1 has no token .* Received: '.{1,2}u200b'"):
         embed(pretrained, ["w1", "\u200b"], reading="late:2", verbose=0)
 
 

@@ -12,6 +12,7 @@ import pytest
 from forks import Fork
 
 from keras_posenc import backend
+from keras_posenc.folders.folder import Folder
 from keras_posenc.retrieval import embed, open_embedder
 from keras_posenc.retrieval.embedding_record import EmbeddingRecord, read_record
 from keras_posenc.text.text_stream import TextStream
@@ -275,6 +276,7 @@ class Killed(BaseException):
 def test_a_result_is_whole_wherever_the_end_was_interrupted(tmp_path, monkeypatch, has_record):
     """Before each rename and removal after the last part."""
     (tmp_path / "model").mkdir()
+    model = Folder.of(tmp_path / "model")
     output, parts = tmp_path / "out.npy", tmp_path / "out.npy.parts"
     computed = []
 
@@ -283,7 +285,7 @@ def test_a_result_is_whole_wherever_the_end_was_interrupted(tmp_path, monkeypatc
         return "".join(texts).encode()
 
     def run():
-        record = EmbeddingRecord(output, "model", {}, TEXTS, None) if has_record else None
+        record = EmbeddingRecord(output, model, {}, TEXTS, None) if has_record else None
         arguments = (TextStream(TEXTS), 4, range(len(TEXTS)), compute, 0)
         write_parts(output, {}, tmp_path / "model", *arguments, record=record)
 

@@ -47,6 +47,9 @@ def test_predictions_of_a_model_that_diverged_are_an_error(pretrained, tmp_path)
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_the_checkpoint_that_a_run_starts_from_stays(run, overwrite, tmp_path, pretrained):
     folder = shutil.copytree(pretrained, tmp_path / "model")
+    vocabulary = (folder / "vocab.txt").read_text("utf-8").split()
+    vocabulary[-3:] = ["ada", "otto", "nora"]  # unknown names would be one name
+    (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n", "utf-8")
     before = contents(folder)
     story = "Ada is here. Ada reads well. Ada was kind. I saw Ada sleep. We like Ada. "
     texts = [story.replace("Ada", name) * 20 for name in ("Ada", "Otto", "Nora")]

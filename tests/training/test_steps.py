@@ -80,6 +80,9 @@ def test_an_optimizer_of_keras_and_averages_in_a_whole_run(tmp_path):
 @pytest.mark.once
 def test_texts_without_spaces_are_trained_on(tmp_path):
     small = write_embedder(tmp_path / "small")
+    letters, vocabulary = "茶园学校工厂河边", (small / "vocab.txt").read_text("utf-8").split()
+    vocabulary[-len(letters) :] = letters  # of unknown letters all words would be one
+    (small / "vocab.txt").write_text("\n".join(vocabulary) + "\n", "utf-8")
     texts = [
         f"{w}很大。我们去{w}。{w}下雨了。他的{w}很好。" * 3
         for w in ("茶园", "学校", "工厂", "河边")

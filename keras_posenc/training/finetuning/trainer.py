@@ -185,10 +185,16 @@ class Trainer:
         counts = [len(self.batches[length]) for length in self.recipe.epoch_lengths]
         print_line, done = printer(verbose), len(self.history)
         texts, all_trained = len(self.documents["train"]), self.recipe.freeze is None
-        if texts <= FEW and all_trained and self.task.problem_type and not self.recipe.lora_rank:
+        if (
+            not done
+            and texts <= FEW
+            and all_trained
+            and self.task.problem_type
+            and not self.recipe.lora_rank
+        ):
             print_line(
                 f'{texts:,} texts are few for training all weights: freeze="encoder" (--freeze '
-                "encoder) trains a linear head alone, in seconds, often with a better result"
+                "encoder) computes a vector per text and trains a linear head on them"
             )
         trained, weights = trainable_weights(model)
         if trained < weights:
