@@ -2,6 +2,7 @@
 
 import csv
 import io
+import pathlib
 
 from keras_posenc.files import saved_records as e
 from keras_posenc.files.untrusted import read_bytes, read_json, shorten
@@ -128,4 +129,6 @@ def read_curve(directory, name):
 
 def _newest(directory, name):
     folder = Folder.of(directory)
+    if not folder.is_directory:  # beside a missing one may be the results of another run
+        return pathlib.Path(str(folder)) / name
     return folder.place(folder.newest(name))

@@ -56,15 +56,15 @@ def read_finetuned(folder):
 
 def check_finished(folder):
     """Raises FileNotFoundError if a directory does not hold a model that `finetune` saved."""
-    if not folder.is_directory:
-        raise FileNotFoundError(
-            f"There is no directory {folder} to load a model from.{from_hub(folder)}"
-        )
     check_files(folder, FILES, "the output of a finished fine-tuning")
 
 
 def check_files(folder, names, what):
     """Raises FileNotFoundError if a directory lacks a file that a model is loaded from."""
+    if not folder.is_directory:  # beside a missing one may be the files of another model
+        raise FileNotFoundError(
+            f"There is no directory {folder} to load a model from.{from_hub(folder)}"
+        )
     newest = {name: folder.newest(name) for name in names}
     for name in newest.values():
         folder.place(name)

@@ -292,12 +292,12 @@ def test_a_fork_does_not_keep_the_lock(output):
 
 
 # JAX, which Keras imports where it is installed, warns of every fork; these handle files only.
-FORKS = pytest.mark.filterwarnings(
+QUIET_FORKS = pytest.mark.filterwarnings(
     "ignore:os.fork:RuntimeWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
 )
 
 
-@FORKS
+@QUIET_FORKS
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_the_end_of_a_fork_does_not_free_the_lock(output):
     with written.owned(output):
@@ -320,7 +320,7 @@ def test_the_copy_of_a_fork_that_has_not_begun_does_not_keep_the_lock(output):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@FORKS
+@QUIET_FORKS
 def test_a_fork_that_ends_leaves_a_temporary_folder_and_its_lock(output):
     writer = temporary_folder(output)
     path = writer.__enter__()

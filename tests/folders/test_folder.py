@@ -11,7 +11,16 @@ import numpy as np
 import pytest
 from conftest import TINY_CONFIG, data_path
 
-from keras_posenc import build_transformer_model, embed, finetune, open_folder, save_checkpoint
+from keras_posenc import (
+    build_transformer_model,
+    embed,
+    finetune,
+    load_finetuned,
+    load_text_model,
+    open_folder,
+    save_checkpoint,
+)
+from keras_posenc.analysis import write_report
 from keras_posenc.files.writing import make_folder
 from keras_posenc.folders import finetuned
 from keras_posenc.text import Tokenizer
@@ -178,3 +187,13 @@ def test_tasks_and_pools_are_those_of_files():
 def test_vectors_are_those_of_the_path(minilm):
     found = [embed(each, ["A cat."], verbose=0) for each in (minilm, open_folder(minilm))]
     np.testing.assert_array_equal(*found)
+
+
+def test_a_missing_directory_is_not_the_one_around_it(tmp_path, request):
+    """A path without a directory may be a prefix of weights, and so leads to the folder around."""
+    run = shutil.copytree(request.getfixturevalue("finetuned"), tmp_path / "run")
+    for load in (load_text_model, load_finetuned):
+        with pytest.raises(FileNotFoundError, match="There is no directory .*missing to load"):
+            load(run / "missing")
+    with pytest.raises(FileNotFoundError, match="missing holds no finished fine-tuning"):
+        write_report(run / "missing")
