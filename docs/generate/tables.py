@@ -97,6 +97,11 @@ def results():
         if row["library"] == "opening 700":
             names.setdefault(row["way"], []).append(100 * mean(row["top1"]))
     names = {way: f"{mean(seeds):.0f}%" for way, seeds in names.items()}
+    natural = {
+        row["way"]: f"{100 * row['top1']:.0f}%"
+        for row in json.loads((RESULTS / "natural.json").read_text("utf-8"))
+        if row["collection"] == "World Factbook, a country per document"
+    }
     mlm, again = ("equal_mean", "test"), ("masked_ids", "test")
     counting = "cope:npos_max=16"
     full, chunks = "stretched, one pass", "512-token chunks, features averaged by token"
@@ -116,6 +121,14 @@ def results():
             f"full context {digest[full]}, chunks {digest[chunks]}, bag-of-words "
             f"{digest[words]}, first 512 tokens {digest[first]}",
             "Read all of it; chunks are as good as full context",
+        ),
+        "natural": (
+            "Find a field of a country's entry that does not name the country, without training "
+            "([real documents](docs/evidence/real-documents.md))",
+            f"title prepended {natural['title + passage']}, more positions with log-n "
+            f"{natural['more positions, log-n, untrained']}, 512-token windows "
+            f"{natural['windows of 512 tokens']}, BM25 {natural['BM25']}; chance 6%",
+            "Prepend the title; without one, take more positions",
         ),
         "distant_context": (
             "Find a sentence by a name that only the document's first sentence has, 820 tokens "
