@@ -137,14 +137,17 @@ class Folder:
 
     @property
     def adapter(self):
+        """The content of adapter_config.json; empty without an adapter."""
         return self.json(lora.CONFIG)
 
     @property
     def label_names(self):
+        """The names of a fine-tuned model's outputs, or None."""
         return self.finetuned.get("labels")
 
     @property
     def recipe(self):
+        """The settings of the run that wrote the directory; empty if none did."""
         return self.json("recipe.json")
 
     def sub(self, name):

@@ -50,12 +50,13 @@ class Progress:
         self.resumed, self.taken, self.last_end = bool(done), 0, self.started
         # Of steps that compile nothing, since the others take no such time again.
         self.seconds = self.measured = 0
-        self.compiled = set()
+        self.compiled, self.compiles = set(), False
 
     def begin(self):
         """Announces that the next step compiles a program, which may take minutes."""
         size = self.sizes[self.done]
-        if backend.TRAITS.eager or size in self.compiled:
+        self.compiles = not backend.TRAITS.eager and size not in self.compiled
+        if not self.compiles:
             return
         if not self.compiled:
             self.print_line("compiling the first step")
@@ -65,7 +66,7 @@ class Progress:
     def step(self, loss=None):
         """Counts one step, and reports it if it is time for a line."""
         now, size = time.perf_counter(), self.sizes[self.done]
-        if backend.TRAITS.eager or size in self.compiled:
+        if not self.compiles:
             if self.taken == 1:  # the first step warmed up: it counts only until there is another
                 self.seconds = self.measured = 0
             self.seconds, self.measured = self.seconds + now - self.last_end, self.measured + size
