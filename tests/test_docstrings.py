@@ -170,7 +170,13 @@ def flaws(thing):
     wrong, parts = purpose(thing), sections(thing)
     documented = entries(parts.get("Args", ""))
     if dataclasses.is_dataclass(thing) or (inspect.isclass(thing) and issubclass(thing, tuple)):
-        documented |= entries(parts.get("Attributes", ""))  # a record's fields are its arguments
+        # A record's fields are its arguments; what it computes of them is not.
+        computed = (property, functools.cached_property)
+        documented |= {
+            name
+            for name in entries(parts.get("Attributes", ""))
+            if not isinstance(inspect.getattr_static(thing, name, None), computed)
+        }
     names, more = parameters(thing)
     if missing := names - documented:
         wrong.append(f"Args lacks {sorted(missing)}")

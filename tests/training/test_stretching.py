@@ -125,7 +125,7 @@ def test_a_stretched_encoder_is_a_checkpoint_as_any_other(small, texts, tmp_path
     assert set(report["context"]) == {"before", "after"}
     assert [row["from"] for row in report["agreement"]] == list(range(0, 40, 3))
     out = capsys.readouterr().out
-    assert "24 steps of 40 tokens" in out and "step 24 of 24, loss " in out and " left" in out
+    assert "24 steps of 40 tokens" in out and "step 24 of 24, loss " in out and " so far" in out
     assert "24 steps in" in stretch_summary(report)
     assert stretch_summary(report).count("\n") == 4 and "distant context" in stretch_summary(report)
     tokens = np.array([Tokenizer(tmp_path / "out").encode(texts[0], max_length=40)[0]], "int32")
