@@ -10,7 +10,7 @@ from keras_posenc import PositionalAttention, backend, build_transformer_model
 from keras_posenc.layers.dropout import Dropout
 from keras_posenc.training import FusedAdamW
 
-# On the newest Keras only: older ones recompute, and read their loops' conditions, in their own way.
+# On the newest Keras only: older ones recompute in their own way.
 pytestmark = [
     pytest.mark.once,
     pytest.mark.skipif(keras.backend.backend() != "torch", reason="PyTorch's kernels"),
