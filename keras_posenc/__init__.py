@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from keras_posenc.encodings.base import Encoding
     from keras_posenc.encodings.contextual import ContextualPositionEmbedding
     from keras_posenc.encodings.rotary import RotaryEmbedding
-    from keras_posenc.folders.folder import Folder, open_folder
+    from keras_posenc.folders.folder import open_folder
     from keras_posenc.layers.norm import ConditionalLayerNormalization, RMSNormalization
     from keras_posenc.layers.structured.crf import ConditionalRandomField
     from keras_posenc.layers.structured.decoders import ChainMarginals, ViterbiDecoder
@@ -121,7 +121,6 @@ __all__ = [
     # Models
     "build_transformer_model",
     "open_folder",
-    "Folder",
     "build_encoder_decoder",
     "embedder",
     "Transformer",

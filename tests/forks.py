@@ -109,7 +109,7 @@ def become(request):
     signal.alarm(600)  # ends a fork that hangs
     if request["kind"] == "file":
         sys.path.insert(0, os.path.dirname(request["program"]))
-    if request["kind"] == "module":
+    else:  # as `python -c` and `python -m` do
         sys.path.insert(0, request["cwd"])
     sys.argv = [request["program"] if request["kind"] == "file" else "-c", *request["arguments"]]
     KINDS[request["kind"]](request["program"])

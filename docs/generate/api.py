@@ -83,7 +83,6 @@ PAGES = {
             "TransformerModel",
             "embedder",
             "open_folder",
-            "Folder",
             "register_family",
             "Family",
             "ConditionalLayerNormalization",

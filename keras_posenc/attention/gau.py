@@ -8,8 +8,7 @@ from keras import ops
 
 from keras_posenc.arguments import checks
 from keras_posenc.arguments.hints import Activation, Encodings, Tensor
-from keras_posenc.attention.attention_checks import check_features, listed
-from keras_posenc.attention.call import taking
+from keras_posenc.attention.call import check_features, listed, taking
 from keras_posenc.attention.layer import PositionalAttention
 
 # normalization -> the encodings that implement it, appended to those of the user.

@@ -10,8 +10,7 @@ from keras_posenc import backend
 from keras_posenc import encodings as position_encodings
 from keras_posenc.arguments import checks
 from keras_posenc.arguments.hints import Constraint, Encodings, Initializer, Regularizer
-from keras_posenc.attention.attention_checks import check_features, listed
-from keras_posenc.attention.call import Call, check_call, taking
+from keras_posenc.attention.call import Call, check_call, check_features, listed, taking
 from keras_posenc.attention.choose import attend, mesh_size
 from keras_posenc.attention.key_values import Memory, empty_cache
 from keras_posenc.attention.rules import Hooks, Rules

@@ -4,7 +4,7 @@ import keras
 
 from keras_posenc.arguments import checks
 from keras_posenc.arguments.hints import Encodings
-from keras_posenc.attention.attention_checks import listed
+from keras_posenc.attention.call import listed
 from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.encodings.scale import LOG_N_VARIANTS, LogN, ScalableSoftmax
 

@@ -26,7 +26,9 @@ def open_folder(path):
             Hugging Face Hub, such as "hf://owner/name", whose files are downloaded.
 
     Returns:
-        `Folder`.
+        `Folder`, with what the directory states: `path`, `kind` ("finetuned", "keras_hub", "lora",
+        "sentence_transformers" or "huggingface"), `config`, `weights`, `tokenizer_file`,
+        `prompts`, `label_names`, `recipe`, `fingerprint`, and the `base` of a LoRA adapter.
 
     Raises:
         FileNotFoundError: if there is nothing at the path.

@@ -3,9 +3,8 @@
 Ids are int32 (float32 where a strategy is continuous), with every dtype policy.
 """
 
-from keras_posenc.positions.consecutive import consecutive
 from keras_posenc.positions.padded import PaddedPositionIds
-from keras_posenc.positions.position_range import check_length, check_positions
+from keras_posenc.positions.position_range import check_length, check_positions, consecutive
 from keras_posenc.positions.random import RandomPositionIds
 from keras_posenc.positions.structured import (
     AbacusPositionIds,

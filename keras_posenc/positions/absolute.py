@@ -5,8 +5,7 @@ from keras import ops
 
 from keras_posenc import backend
 from keras_posenc.arguments import checks
-from keras_posenc.positions.consecutive import consecutive
-from keras_posenc.positions.position_range import mark_missing
+from keras_posenc.positions.position_range import consecutive, mark_missing
 
 MERGE_MODES = ("add", "mul", "zero", "concat")
 

@@ -1,4 +1,4 @@
-"""The range check of position ids, with one message on every backend."""
+"""Consecutive position ids, and the range check of all, with one message on every backend."""
 
 import functools
 
@@ -7,6 +7,13 @@ import numpy as np
 from keras import ops
 
 from keras_posenc import backend
+
+
+def consecutive(length, offset=0):
+    """Makes the ids offset, offset + 1, ..., (length,) int32; both arguments may be tensors."""
+    if isinstance(offset, int):
+        return ops.arange(offset, offset + length, dtype="int32")
+    return ops.arange(0, length, dtype="int32") + ops.cast(offset, "int32")
 
 
 def check_positions(ids, bound, remedy):

@@ -6,8 +6,7 @@ import keras
 from keras import ops
 
 from keras_posenc.arguments import checks
-from keras_posenc.positions.consecutive import consecutive
-from keras_posenc.positions.position_range import check_length, check_positions
+from keras_posenc.positions.position_range import check_length, check_positions, consecutive
 
 METHODS = ("sorted", "exponential", "beta", "pose", "offset")
 FLOAT_METHODS = ("exponential", "beta")

@@ -112,7 +112,7 @@ class TextNumbers(Labels):
     >>> rows = [tuple((ids, [0] * len(ids)) for ids in each) for each in tuples]
     >>> batches = TextBatches(rows, TextNumbers(()), apart=True, shuffle=False)
     >>> batches[0][1].tolist()
-    [[0, 2], [1, 2], [0, 3]]
+    [[0, 1], [2, 1], [0, 3]]
     """
 
     of_sides = True
