@@ -14,17 +14,11 @@ COLUMNS = ("texts", "labels", "lines")
 
 
 def cached_texts(cache, source, settings, read_part, paragraphs=False):
-    """The documents of files as lists on disk, which are written once.
+    """The documents of files as `Texts` of `DiskList`s, written again if a file's size or time
+    changed.
 
-    Args:
-        cache: str or path. The folder of the cache.
-        source: str or path. A file, or a pattern of several, as `file_parts` takes it.
-        settings: dict. What decides the documents besides the files, as JSON can store it.
-        read_part: Function from a `FilePart` to `Texts`.
-        paragraphs: bool. Whether blank lines of a .txt are left out.
-
-    Returns:
-        `Texts` of `DiskList`s. It is written again if the size or the time of a file has changed.
+    `settings` is what decides the documents besides the files, as JSON can store it. With
+    `paragraphs`, blank lines of a .txt are left out.
     """
     if not isinstance(source, (str, os.PathLike)):
         raise TypeError(
@@ -53,13 +47,7 @@ def cached_texts(cache, source, settings, read_part, paragraphs=False):
 
 
 def cached_documents(cache, task, source, role, text, label):
-    """Labelled documents, as `FinetuneTask.read` reads them, on disk.
-
-    Args:
-        cache: as in `cached_texts`.
-        task: `FinetuneTask`.
-        source, role, text, label: as in `FinetuneTask.read`; `source` is a path.
-    """
+    """Labelled documents, as `FinetuneTask.read` reads them, on disk."""
     for path in paths_of(source) if isinstance(source, (str, os.PathLike)) else ():
         if path.suffix.lower() not in task.streamed:
             raise ValueError(
@@ -76,17 +64,7 @@ def cached_documents(cache, task, source, role, text, label):
 
 
 def cached_tokens(texts, settings, tokenizer, encode, one_kind=True):
-    """The tokens of texts on disk, encoded once, as memory maps beside them.
-
-    Args:
-        texts: `DiskList`.
-        settings: dict that JSON can hold, what decides the tokens beside texts and tokenizer.
-        tokenizer: `Tokenizer`.
-        encode, one_kind: as in `encode_parts`.
-
-    Returns:
-        `EncodedTexts`.
-    """
+    """`EncodedTexts` of a `DiskList`, encoded once as memory maps beside it; see `encode_parts`."""
     order = None if texts.order is None else fingerprint_of(texts.order.tolist())
     record = {**settings, "order": order, "tokenizer": tokenizer.fingerprint}
 

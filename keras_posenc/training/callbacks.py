@@ -27,11 +27,6 @@ class RunCallbacks:
 
     `on_train_begin` and `on_train_end` are called once, around all stages, and `on_epoch_end` after
     the validation, with its results.
-
-    Args:
-        callbacks: list of `keras.callbacks.Callback`.
-        model: a compiled `keras.Model`.
-        epochs: int, of the whole run.
     """
 
     def __init__(self, callbacks, model, epochs):
@@ -117,11 +112,8 @@ def check_kind(callbacks):
 def check_callbacks(callbacks, logs, directions, has_schedule):
     """Refuses callbacks that would fail, or do nothing, only after hours.
 
-    Args:
-        callbacks: list of `keras.callbacks.Callback`.
-        logs: names that `on_epoch_end` gets.
-        directions: names whose better direction Keras knows.
-        has_schedule: bool. Whether the learning rate follows a schedule.
+    `logs` are the names that `on_epoch_end` gets, `directions` those whose better direction Keras
+    knows.
     """
     for callback in callbacks:
         name = type(callback).__name__
@@ -156,14 +148,8 @@ def check_callbacks(callbacks, logs, directions, has_schedule):
 
 
 def callback_record(callback):
-    """Describes a callback for the settings of a run: its class and what it was made with.
-
-    Args:
-        callback: a `keras.callbacks.Callback`.
-
-    Returns:
-        dict that JSON can hold: `class`, and arguments of its constructor that are plain values and
-            attributes under the same name.
+    """Describes a callback for the settings of a run: its class, and the arguments of its
+    constructor that are plain values and attributes under the same name.
 
     Example:
 
@@ -247,15 +233,6 @@ class OneEpoch(keras.callbacks.Callback):
 
     The state is set here and not before `fit`, which in a new process first reads a batch and
     traces the model, and so would change both the batches and the random numbers.
-
-    Args:
-        batches: `TextBatches`.
-        seed: int.
-        progress: `Progress`, which counts the steps.
-
-    Attributes:
-        steps: list of dict, the running loss at each step.
-        stopped: bool. Whether a callback ended the epoch.
     """
 
     def __init__(self, batches, seed, progress):

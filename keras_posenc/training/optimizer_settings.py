@@ -171,16 +171,10 @@ class Optimizer(Settings):
 
 
 def make_optimizer(given, model, steps):
-    """Makes the optimizer of a run.
+    """Makes the optimizer of a run of so many steps, not built yet.
 
-    Args:
-        given: `Optimizer`; or a `keras.optimizers.Optimizer`, of which a new one with its config is
-            made, because that of the user keeps its state, and serves another run.
-        model: a built `keras.Model`.
-        steps: int.
-
-    Returns:
-        A `keras.optimizers.Optimizer` that is not built yet.
+    Of a `keras.optimizers.Optimizer`, a new one with its config is made, because that of the user
+    keeps its state, and serves another run.
     """
     if isinstance(given, Optimizer):
         return given.make(model, steps)

@@ -35,28 +35,16 @@ OUTPUTS = (".npy", ".npz", ".jsonl", ".parquet")
 def write_parts(
     output, settings, directory, stream, size, rows, compute, verbose="auto", ids=None, record=None
 ):
-    """Writes what is computed of many texts, a part at a time.
+    """Writes what is computed of many texts, a part of `size` texts at a time.
 
     The parts are in the folder `output`.parts until all are there. Another call with the same
     arguments continues after the last part that is whole. A process killed at the end, while files
     are moved and removed, leaves a result that the next call completes without computing.
 
-    Args:
-        output: str or path. The file.
-        settings: dict. What decides what is computed, as JSON can store it.
-        directory: str or path. The model's folder. A change in it makes another run.
-        stream: `TextStream`.
-        size: int. Texts per part.
-        rows: range. The texts to read.
-        compute: Function of a list of texts and of the number of texts before them. It returns
-            bytes.
-        verbose: int. 0 prints no progress.
-        ids: sequence. The ids of the rows, if the file has them.
-        record: `EmbeddingRecord` of the output, or None. It is written with the file.
-
-    Raises:
-        BlockingIOError: if another call writes the same output.
-        OSError: if the output cannot be written.
+    `compute` takes a list of texts and the number of texts before them, and returns bytes. A change
+    in `settings`, which decide what is computed, or in the model's `directory` makes another run.
+    `ids` and `record` are written with the file. Raises BlockingIOError if another call writes the
+    same output.
     """
     if backend.processes()[1] > 1:
         raise ValueError(

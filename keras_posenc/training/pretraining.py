@@ -58,12 +58,7 @@ class PretrainingTexts:
 
 
 def read_corpus(corpus, validation, pairs, text=None, label=None, seed=0, cache=None):
-    """Reads the texts of `pretrain` as a `PretrainingTexts`.
-
-    Args:
-        corpus, validation, text, label, seed, cache: as in `pretrain`.
-        pairs: bool. Whether the texts are prompts with answers.
-    """
+    """Reads the texts of `pretrain` as a `PretrainingTexts`; `pairs` are prompts with answers."""
     if validation is None:
         raise ValueError("validation=None: give texts, or the share of the corpus to hold out.")
     if cache is None:
@@ -126,14 +121,7 @@ def cached_corpus(texts, tokenizer, length, masked):
 
 
 class Pretraining:
-    """The model of a pretraining run and its batches.
-
-    Args:
-        recipe: `PretrainRecipe`.
-        sizes: `Config` of the checkpoint.
-        tokenizer: `Tokenizer`.
-        corpus: `PretrainingTexts`.
-    """
+    """The model of a pretraining run and its batches."""
 
     def __init__(self, recipe, sizes, tokenizer, corpus):
         self.recipe, self.sizes, self.tokenizer = recipe, sizes, tokenizer

@@ -15,9 +15,7 @@ SHORT = 10  # seconds: predictions that take less report nothing
 def printer(verbose, to_errors=False):
     """Returns the function that reports progress: `print`, without a delay, or nothing.
 
-    Args:
-        verbose: int, bool or "auto". Whether to print.
-        to_errors: bool. Print to the standard error, because the output is the result.
+    `to_errors` prints to the standard error, because the output is the result.
     """
 
     def print_line(words):
@@ -100,10 +98,7 @@ class BatchProgress(keras.callbacks.Callback):
     """Reports the batches that a model has predicted: a bar of Keras, or lines on the standard
     error, which the results in the output do not mix with.
 
-    Args:
-        batches: `TextBatches`.
-        verbose: 0, 1, 2 or "auto". 1 and "auto" draw a bar; 2 prints a line per minute, with the
-            time left.
+    `verbose` 1 and "auto" draw a bar; 2 prints a line per minute, with the time left.
     """
 
     def __init__(self, batches, verbose):

@@ -52,15 +52,8 @@ class Recipe:
 
     @classmethod
     def of(cls, arguments, **changes):
-        """Makes a recipe of the arguments of a function.
-
-        Args:
-            arguments: dict, `locals()` in the first line of the function.
-            **changes: settings to take in place of arguments, or beside them.
-
-        Returns:
-            A recipe.
-        """
+        """Makes a recipe of `locals()` in the first line of a function, and of settings that
+        replace them."""
         names = [name for name in arguments if name not in (*TEXTS, *RUN)]
         settings = {name: arguments[name] for name in names} | changes
         return cls(**{name: plain(value) for name, value in settings.items()})
@@ -101,9 +94,7 @@ class Recipe:
     def options(self, config, trained=None):
         """Returns the keywords of `build_transformer_model`: dropout, and the stretching if needed.
 
-        Args:
-            config: `Config` of the checkpoint.
-            trained: dict. The stretching that its weights were trained with, as in `Checkpoint`.
+        `trained` is the stretching that the weights were trained with, as in `Checkpoint`.
         """
         options = {name: getattr(self, name) for name in RATES if getattr(self, name) is not None}
         if config.beyond_table(self.longest) is None:
@@ -131,14 +122,7 @@ class Recipe:
         return {"extension": needed, "max_position": max(self.longest, max_position or 0)}
 
     def compile(self, model, steps, loss, **options):
-        """Compiles a model for a number of training steps, and builds its optimizer.
-
-        Args:
-            model: a built `keras.Model`.
-            steps: int.
-            loss: as in `model.compile`.
-            **options: further arguments of `model.compile`.
-        """
+        """Compiles a model for a number of training steps, and builds its optimizer."""
         optimizer = make_optimizer(self.optimizer, model, steps)
         model.compile(optimizer, loss, **options)
         model.optimizer.build(model.trainable_variables)

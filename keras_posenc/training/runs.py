@@ -48,13 +48,12 @@ RECORD = e.keys({"step": e.count, "losses": e.every(e.loss), "seconds": e.number
 
 
 def run_once(output, record, overwrite, verbose, prepare, keys, results=(), data=None):
-    """Runs in a directory once; a call after the end reads the metrics of that run.
+    """Runs in a directory once; a call after the end reads the metrics, a dict, of that run.
 
     Args:
         output: str or path. The directory.
         record: dict. Identifies this run; JSON can store it.
-        overwrite: bool. Start again, whatever run is already there. The old run is kept until the
-            new one has passed its checks.
+        overwrite: bool. The old run is kept until the new one has passed its checks.
         verbose: as the run takes it.
         prepare: function without arguments. Refuses what cannot be run, and returns a run. Its
             `run(state, verbose)` does the work that the state does not contain yet and returns the
@@ -63,12 +62,6 @@ def run_once(output, record, overwrite, verbose, prepare, keys, results=(), data
         results: list of str. Files that a finished run has beside metrics.json.
         data: dict or None. The source of the texts, as the report gives it. It is not part of the
             record, because the same texts may be moved.
-
-    Returns:
-        dict, the content of metrics.json.
-
-    Raises:
-        NotADirectoryError, BlockingIOError: as `owned` does.
     """
     place = _Directory(pathlib.Path(output), record, overwrite)
     with contextlib.ExitStack() as lock:
@@ -84,12 +77,7 @@ def run_once(output, record, overwrite, verbose, prepare, keys, results=(), data
 
 
 class _Directory:
-    """The files of a run, which one process of several writes.
-
-    Args:
-        path: `pathlib.Path`.
-        record, overwrite: as in `run_once`.
-    """
+    """The files of a run, which one process of several writes."""
 
     def __init__(self, path, record, overwrite):
         self.path, self.record, self.overwrite = path, record, overwrite
@@ -178,13 +166,7 @@ def _is_plain(source):
 
 
 def check_same_run(output, record, remedy=REMEDY):
-    """Refuses a directory that holds another run.
-
-    Args:
-        output: `pathlib.Path` of a directory.
-        record: dict, as `run_once` takes it.
-        remedy: str, the end of the error.
-    """
+    """Refuses a directory that holds another run; the error ends in `remedy`."""
     path = output / "recipe.json"
     if not path.exists():
         return
@@ -256,18 +238,11 @@ def check_loss(loss, place):
 
 
 def take_steps(model, steps, state, step, start, print_line):
-    """Takes the training steps that a state does not hold yet.
+    """Takes the training steps that a state, written about twice a minute, does not hold yet.
 
-    Args:
-        model: `keras.Model`. It is compiled.
-        steps: int. Number of steps of the run.
-        state: str or path. File of the state, written about twice a minute and at the end.
-        step: function. Takes the step of the given number and returns the loss.
-        start: function. Returns more of the record before the first step.
-        print_line: function. Called with the progress as a str.
-
-    Returns:
-        dict, the record: `step`, `losses`, `seconds`, and what `start` returned.
+    `step` takes the step of the given number and returns the loss; `start` returns more of the
+    record before the first step. Returns the record: `step`, `losses`, `seconds`, and what `start`
+    returned.
     """
     if by_first(state.exists):
         record = together(lambda: load_state(state, model, RECORD))

@@ -53,12 +53,9 @@ def _alone(current, given):
 def former_settings(extension=None, removed=None, **owners):
     """A decorator for functions that still take the arguments which they had until version 0.4.
 
-    A call with such arguments has one warning, which has the new arguments.
-
-    Args:
-        extension: str or None. The default of `extension`, if the function had its parts.
-        removed: `Former` or None. Arguments without a new one, whose value is checked.
-        **owners: `Former` by the name of the new argument.
+    A call with such arguments has one warning, which has the new arguments. `extension` is the
+    default of that argument, if the function had its parts; `removed` has no new argument; `owners`
+    are `Former` by the name of the new argument.
     """
     if extension is not None:
         owners["extension"] = Former(

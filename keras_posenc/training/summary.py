@@ -73,13 +73,7 @@ def summary(metrics):
 
 
 def verdict(part, scores, role):
-    """Whether a model is better than the simplest baselines, as a sentence; None without any.
-
-    Args:
-        part: dict, the metrics of some documents.
-        scores: dict, the titles of its scores, the one that matters most first.
-        role: str, what the documents are.
-    """
+    """Whether a model is better than the simplest baselines, as a sentence; None without any."""
     baselines = part.get("baselines") or {}
     names = [key for key in scores if any(key in each for each in baselines.values())]
     name = next((key for key in names if key != "loss" and key in part), None)

@@ -18,10 +18,6 @@ def choose_trainable(encoder, lora_rank=None, freeze=None):
 
     A weight that the checkpoint lacks, such as a new position, has yet to be learned and stays
     trainable, and so do those of heads.
-
-    Args:
-        encoder: a model of `build_transformer_model` with a checkpoint.
-        lora_rank, freeze: as in `finetune`.
     """
     transformer = encoder.transformer
     new = {*transformer.account.initialised, *transformer.account.missing}

@@ -25,14 +25,8 @@ EXTRA = "arrays"  # key of the record: how many arrays follow those of the varia
 
 
 def save_state(path, model, record, arrays=()):
-    """Writes all variables of a compiled `model` and of its optimizer, and `record`.
-
-    Args:
-        path: str or path.
-        model: a compiled `keras.Model` whose optimizer is built.
-        record: dict that JSON can hold.
-        arrays: further NumPy arrays, which `load_arrays` reads.
-    """
+    """Writes all variables of a compiled `model` and of its optimizer, `record`, which JSON can
+    hold, and arrays, which `load_arrays` reads."""
     record = {**record, **({EXTRA: len(arrays)} if len(arrays) else {})}
     with replacing(path) as partial, zipfile.ZipFile(partial, "w") as archive:
         archive.writestr("record.json", json.dumps(record))
@@ -48,14 +42,8 @@ def _written(variable):
 
 
 def check_space(folder, model):
-    """Raises OSError unless a folder has room for what a training writes.
-
-    That is two states at a time, the one that replaces the other, and the model.
-
-    Args:
-        folder: str or path.
-        model: a compiled `keras.Model` whose optimizer is built.
-    """
+    """Raises OSError unless a folder has room for what a training writes: two states, the one that
+    replaces the other, and the model."""
     sizes = [math.prod(variable.shape) for variable in (*model.variables, *_variables(model))]
     needed, free = 2 * 4 * sum(sizes), shutil.disk_usage(folder).free
     if free < needed:
@@ -99,16 +87,7 @@ def _damage(path):
 
 
 def load_state(path, model, expected=e.anything):
-    """Restores every variable of `save_state`, and returns the record.
-
-    Args:
-        path: str or path.
-        model: a compiled `keras.Model` whose optimizer is built, made in the same way as the saved
-            one.
-        expected: what the record must be, an expectation of `keras_posenc.files.saved_records`.
-
-    Returns:
-        The `record` given to `save_state`.
+    """Restores every variable of `save_state`, and returns the record, which must be as `expected`.
 
     Example:
 

@@ -5,12 +5,8 @@ from keras_posenc.text.shapes import max_position_of
 
 
 def check_table(tokenizer, table):
-    """Refuses a tokenizer with tokens that a model's table has no row for.
-
-    Args:
-        tokenizer: `Tokenizer`.
-        table: a functional `keras.Model`, or the number of rows of its token table.
-    """
+    """Refuses a tokenizer with tokens that a model's table, or a number of its rows, has no row
+    for."""
     if not isinstance(table, int):
         bounds = {ids.name: ids.bound for ids in id_inputs(table)}
         table = next((bounds[name] for name in bounds if name.endswith("token_ids")), None)
@@ -24,13 +20,7 @@ def check_table(tokenizer, table):
 
 
 def check_max_length(model, name, length):
-    """Refuses a length for which a model has no positions, before a text is read.
-
-    Args:
-        model: `keras.Model`.
-        name: str, of the argument.
-        length: int or None.
-    """
+    """Refuses a length for which a model has no positions, before a text is read."""
     served = max_position_of(model)
     if served is not None and isinstance(length, int) and length > served:
         raise ValueError(
@@ -43,14 +33,8 @@ def check_max_length(model, name, length):
 def padding_id(tokenizer, of_config):
     """The id to pad with, which no text has: models mask it in every place.
 
-    Args:
-        tokenizer: `Tokenizer`.
-        of_config: int or None, that of the model's config. It is taken unless the tokenizer adds it
-            to every text, as those of Qwen3's embedders do; then that of another special token, if
-            there is one.
-
-    Returns:
-        int.
+    That of the model's config, unless the tokenizer adds it to every text, as those of Qwen3's
+    embedders do; then that of another special token, if there is one.
     """
     added = set(tokenizer.encode("a")[0])
     candidates = [of_config, tokenizer.pad_id, *tokenizer.reserved_ids]

@@ -143,15 +143,8 @@ class CopyBatches:
 
 
 def pooling_weights(counts, length, pooling):
-    """The weights of tokens in a pooling.
-
-    Args:
-        counts: (N,) int array, the tokens of each row; 0 for an empty one.
-        length: int, L.
-        pooling: "mean", "cls" or "last".
-
-    Returns:
-        (N, L) float32, 0 for padding and in empty rows.
+    """The weights (N, L) of tokens in a pooling, "mean", "cls" or "last", of rows of `counts`
+    tokens; 0 for padding and in empty rows.
 
     Example:
 

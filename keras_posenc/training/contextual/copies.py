@@ -56,13 +56,6 @@ def draw(corpus, rng):
 
     The names are introduced one after the other, other sentences follow, and then the passages, in
     which pronouns stand for the names, or the words are missing.
-
-    Args:
-        corpus: `Corpus`.
-        rng: NumPy generator.
-
-    Returns:
-        `Copies`.
     """
     of_names = rng.random() < corpus.fraction if corpus.words else True
     subjects = (corpus.names if of_names else corpus.words) or corpus.words

@@ -39,15 +39,11 @@ class Case:
 
 
 def cases(corpus, distances, seed, longest):
-    """Makes the `Case`s of each distance from the `Corpus` of held-out texts.
+    """Makes the `Case`s of each distance, about so many tokens, from the `Corpus` of held-out
+    texts.
 
-    Names are preferred to words, and subjects of different texts to others.
-
-    Args:
-        corpus: `Corpus`.
-        distances: list of int, tokens from the name to the first passage, about.
-        seed: int.
-        longest: int. Tokens of a case, without special tokens.
+    Names are preferred to words, and subjects of different texts to others. No case is longer than
+    `longest` tokens, without special tokens.
     """
     subjects = corpus.subjects
     rng, found = np.random.default_rng((seed, 5)), []
@@ -96,14 +92,8 @@ def _case(corpus, subject, distance, rng, longest):
 class Measure:
     """Finds the passages of cases in windows, with the first sentence prepended, and by a student.
 
-    Args:
-        cases: list of `Case`.
-        sentences: list of str, single sentences whose similarities should stay.
-        teacher: `Reader` of the original encoder.
-        student: encoder that reads whole texts, {"token_ids", ...} (B, T) -> (B, T, D).
-        tokenizer: `Tokenizer`.
-        longest: int. Positions of the student.
-        pooling: str. How the teacher pools short texts; the student averages.
+    The similarities of `sentences`, read alone, should stay. The teacher pools short texts by
+    `pooling`; the student averages.
     """
 
     def __init__(self, cases, sentences, teacher, student, tokenizer, longest, pooling="mean"):

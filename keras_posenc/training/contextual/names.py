@@ -41,13 +41,7 @@ def names_in(corpus, language, others=()):
     pronoun of a name is that of the language's list of names, or the one that is frequent behind
     it. A name for which that is not clear is left out, and so are months, days, peoples and titles.
 
-    Args:
-        corpus: list with a list of sentences per text.
-        language: `Language`.
-        others: list of further such texts, whose words are counted as well.
-
-    Returns:
-        `Names`, of the texts of `corpus`.
+    The words of `others` are counted as well.
     """
     every = [[_words(sentence, language) for sentence in text] for text in (*corpus, *others)]
     flat = [[word for words in text for word in words] for text in every]
@@ -116,13 +110,7 @@ def _words(sentence, language):
 
 
 class _Uses:
-    """How capitalised words are used in a corpus: alone, in longer names, behind articles.
-
-    Args:
-        language: `Language`.
-        lower, capital: counts of words in lower case, and of those inside sentences that are not.
-        skip: set of words in lower case that are no part of a name.
-    """
+    """How capitalised words are used in a corpus: alone, in longer names, behind articles."""
 
     def __init__(self, language, lower, capital, skip):
         self.language, self.lower, self.capital, self.skip = language, lower, capital, skip
@@ -216,11 +204,7 @@ def _pronoun(name, near, times, language):
 def name_pattern(name, language, longer=()):
     """A regular expression of a name with its titles, and the ending of a possessive as group 1.
 
-    Args:
-        name: str.
-        language: `Language`.
-        longer: strs, longer names that the name is part of. They match as a whole, with an article
-            before them.
+    The `longer` names that it is part of match as a whole, with an article before them.
     """
     titles = "|".join(sorted(language.titles))
     whole = re.escape(name)

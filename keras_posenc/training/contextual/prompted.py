@@ -2,12 +2,7 @@
 
 
 class Prompted:
-    """A tokenizer that puts a prompt between the special tokens and the contents of a text.
-
-    Args:
-        tokenizer: `Tokenizer`.
-        prompt: str, may be empty.
-    """
+    """A tokenizer that puts a prompt between the special tokens and the contents of a text."""
 
     def __init__(self, tokenizer, prompt):
         self.tokenizer = tokenizer

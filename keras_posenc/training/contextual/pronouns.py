@@ -132,14 +132,7 @@ LANGUAGES = {"en": ENGLISH}
 
 
 def language_of(corpus):
-    """The language whose pronouns and prepositions are frequent in a corpus.
-
-    Args:
-        corpus: list of str.
-
-    Returns:
-        str, a key of `LANGUAGES`, or None if none is.
-    """
+    """The key of `LANGUAGES` whose pronouns and prepositions are frequent in a corpus, or None."""
     words = [word.lower() for text in corpus for word in WORD.findall(text[:20_000])]
     fractions = {}
     for name, language in LANGUAGES.items():

@@ -13,14 +13,8 @@ LONGEST = 20  # words
 
 
 def sentences_of(text):
-    """Cuts a text into its sentences, and long ones, such as text without full stops, into parts.
-
-    Args:
-        text: str.
-
-    Returns:
-        list of str without spaces around them, none of them empty. A part of a sentence has at most
-            20 words, and ends at a comma if there is one in its second half.
+    """Cuts a text into its sentences, stripped, and long ones, such as text without full stops,
+    into parts of at most 20 words, which end at a comma if there is one in the second half.
 
     Example:
 

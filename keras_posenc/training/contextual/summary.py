@@ -53,12 +53,6 @@ def contextual_summary(report):
 def left_out_summary(left_out):
     """How many repeated capitalised words are no names, and why, as a line; "" if there is none.
 
-    Args:
-        left_out: dict reason -> number of words.
-
-    Returns:
-        str.
-
     Example:
 
     >>> left_out_summary({"also in lower case": 2, "behind an article": 1})

@@ -24,17 +24,7 @@ EXAMPLES = 3
 
 
 class ContextualTraining:
-    """The teacher, the student and their texts.
-
-    Args:
-        recipe: `ContextualRecipe`.
-        source: `Source` of the teacher.
-        old: `Config` of the teacher.
-        tokenizer: `Prompted`.
-        corpus, held_out: `Corpus` of the texts to train and to measure on.
-        other_files: dict path -> bytes, files to save with the checkpoint.
-        pooling: str. How the teacher pools.
-    """
+    """The teacher, the student and their texts."""
 
     def __init__(self, recipe, source, old, tokenizer, corpus, held_out, other_files, pooling):
         self.recipe, self.old, self.tokenizer = recipe, old, tokenizer

@@ -12,14 +12,8 @@ _UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
 
 
 def words_in(corpus):
-    """Finds the words of each text that the other texts hardly have, by tf-idf.
-
-    Args:
-        corpus: list with a list of sentences per text.
-
-    Returns:
-        list with a list of words in lower case per text, the best first.
-    """
+    """Lists, per text, the words in lower case that the other texts hardly have, best first, by
+    tf-idf."""
     counts = []
     for sentences in corpus:
         counts.append(collections.Counter(w for sentence in sentences for w in _words(sentence)))

@@ -42,17 +42,7 @@ def check_loss(loss):
 
 
 def loss_of(kind, loss, dimensions, **more):
-    """The loss for documents of a kind.
-
-    Args:
-        kind: one of the kinds in `LOSSES`.
-        loss: str or None, as in `check_loss`. None takes the first that fits.
-        dimensions: list of int or None, those of Matryoshka vectors.
-        **more: further arguments of the loss.
-
-    Returns:
-        `keras.losses.Loss`.
-    """
+    """The `keras.losses.Loss` for documents of a kind; without a name, the first that fits."""
     fitting = [name for name, (_, takes) in LOSSES.items() if takes == kind]
     name, scale = (fitting[0], None) if loss is None else check_loss(loss)
     if name not in fitting:

@@ -29,12 +29,7 @@ def is_frozen(freeze):
 
 
 def check_frozen(recipe, given):
-    """Refuses arguments that belong to a training in epochs.
-
-    Args:
-        recipe: `FinetuneRecipe`.
-        given: dict. Arguments of `finetune`, None where one is not given.
-    """
+    """Refuses arguments that belong to a training in epochs; None is one that is not given."""
     start = f"freeze={recipe.freeze!r} trains a linear head on vectors that are computed once"
     if recipe.task.problem_type is None:
         raise ValueError(
@@ -59,10 +54,7 @@ def check_frozen(recipe, given):
 class FrozenTrainer(Trainer):
     """A run that trains the last layer alone, to convergence, on vectors of whole texts.
 
-    Args:
-        recipe, documents, label_names, before: as in `Trainer`.
-        max_length: int or None. Tokens of a text that are read; None reads all of it in chunks,
-            whose mean is its vector.
+    Without `max_length`, all of a text is read in chunks, whose mean is its vector.
     """
 
     def __init__(self, recipe, documents, label_names, before, max_length):

@@ -21,17 +21,7 @@ NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 
 
 def open_documents(source, role, read_file, task):
-    """Documents of any task from a file or from Python lists, with the labels it checks one by one.
-
-    Args:
-        source: a path, a `Texts`, or a pair (texts, labels) of lists.
-        role: what the documents are for, such as "train"; used in errors.
-        read_file: a function from a path to `Texts`.
-        task: the `FinetuneTask`.
-
-    Returns:
-        A `Texts`.
-    """
+    """Documents of any task from a file or from Python lists; the task checks each label."""
     documents = _opened(source, role, read_file)
     if task.needs_labels:
         _check_labelled(documents, source, role)
@@ -160,16 +150,9 @@ def _is_list(half):
 def split(documents, share, seed, names_in=lambda label: ()):
     """Splits off the same share of every class, or of all where labels are no classes.
 
-    Args:
-        documents: a labelled `Texts`.
-        share: float in (0, 1). The share that is held out.
-        seed: int. The same seed holds out the same documents.
-        names_in: a function from a label that is no class to the names in it.
-
-    Returns:
-        Two `Texts`: the rest and the held-out documents, each in the order of `documents`. A class
-            with one document stays in the first, and so does a document with a name that no other
-            one of the first has.
+    Returns the rest and the held-out documents, each in the order of `documents`. A class with one
+    document stays in the first, and so does a document with a name that no other one of the first
+    has.
 
     Example:
 
@@ -209,15 +192,7 @@ def _take(documents, chosen):
 
 
 def check_known_labels(documents, label_names, role, names_in, what="label"):
-    """Checks that every name in a label is one of the training's.
-
-    Args:
-        documents: a labelled `Texts`.
-        label_names: list of str, of the training.
-        role: str, as in `open_documents`.
-        names_in: function from a label to the names in it.
-        what: str, what a name is called.
-    """
+    """Checks that every name in a label is one of the training's."""
     for line, label in zip(documents.lines, documents.labels, strict=True):
         for name in names_in(label):
             if name not in label_names:

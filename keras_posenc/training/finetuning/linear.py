@@ -47,21 +47,11 @@ LINKS = {
 
 
 def fit_linear(features, targets, link, weights=None, seed=0):
-    """Trains a linear model.
+    """Trains a `Linear` from features (N, D) to targets (N, C): one-hot, of 0 and 1, or numbers.
 
     It minimises the weighted mean loss plus penalty/2 times the squared kernel, on features that
     are centred and scaled: all by one number, or each to variance 1. The penalty and the scaling
-    are those of the least loss in cross-validation.
-
-    Args:
-        features: (N, D) array.
-        targets: (N, C) array: one-hot, of 0 and 1, or numbers.
-        link: a key of `LINKS`.
-        weights: (N,) array or None. Weight of each row in the loss.
-        seed: int. Seed of the folds.
-
-    Returns:
-        `Linear`.
+    are those of the least loss in cross-validation, whose folds `seed` draws.
 
     Example:
 
@@ -158,17 +148,10 @@ def _path(rows, targets, link, weights, penalties):
 
 
 def minimise(objective, start, most=200, tolerance=1e-5, memory=10):
-    """Minimises a smooth convex function by L-BFGS.
+    """Minimises a smooth convex function by L-BFGS; returns the place and the number of steps.
 
-    Args:
-        objective: function of (P,), which returns the value and the gradient.
-        start: (P,) array.
-        most: int. Maximum number of steps.
-        tolerance: float. Largest entry of the gradient at the end.
-        memory: int. Steps that the curvature is estimated from.
-
-    Returns:
-        `(place, steps)`.
+    `objective` returns the value and the gradient. `tolerance` is the largest entry of the gradient
+    at the end, `memory` the number of steps that the curvature is estimated from.
 
     Reference: [L-BFGS](https://doi.org/10.1007/BF01589116).
     """

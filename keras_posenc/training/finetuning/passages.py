@@ -31,21 +31,13 @@ def check_passage(where, document, passage):
 
 
 def encode_passages(groups, tokenizer, max_length, query_prompt="", document_prompt=""):
-    """Encodes queries and documents, and marks the tokens of the passages.
+    """Encodes (query, document, passage) triples, and marks the tokens of the passages.
 
-    The other passages are as long as the right one, before and behind it. None has the same tokens,
-    or meets another passage of the same query in the same document.
-
-    Args:
-        groups: list of (query, document, passage), each a str.
-        tokenizer: `Tokenizer`.
-        max_length: int or None. Of a query, at most `QUERY` tokens are read.
-        query_prompt, document_prompt: str.
-
-    Returns:
-        list of ((query ids, marks), (document ids, marks)), for `TextBatches(apart=True)`. Tokens
-            with mark 1 are those of the query or of the passage, those of other passages have 2, 3
-            and so on, and 0 is none. None for a passage that begins behind `max_length` tokens.
+    Returns a ((query ids, marks), (document ids, marks)) per triple, for `TextBatches(apart=True)`,
+    or None for a passage that begins behind `max_length` tokens. Tokens with mark 1 are those of
+    the query or of the passage, those of other passages have 2, 3 and so on, and 0 is none. The
+    other passages are as long as the right one, before and behind it. None has the same tokens, or
+    meets another passage of the same query in the same document.
     """
     read, found, first = [], [], tokenizer.assemble([-1])[0].index(-1)
     query_length, longer = min(QUERY, max_length or QUERY), 0
@@ -153,14 +145,8 @@ _MODELS = weakref.WeakKeyDictionary()  # so that measuring does not compile agai
 
 
 def passage_model(embedder):
-    """The model that is trained: queries and documents with marks -> vectors (B, 2 + N, D).
-
-    Args:
-        embedder: `keras.Model` of an embedder that pools by the mean, (B, T) -> (B, D).
-
-    Returns:
-        `keras.Model` on the same weights, of inputs (B, 2, T).
-    """
+    """A model on an embedder's weights, of inputs (B, 2, T): queries and documents with marks ->
+    vectors (B, 2 + N, D)."""
     if embedder not in _MODELS:
         (pooling,) = (each for each in embedder.layers if isinstance(each, MaskedPooling))
         features = keras.tree.flatten(pooling.input)[0]

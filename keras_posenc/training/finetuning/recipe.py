@@ -83,12 +83,7 @@ def stages(max_length, epochs, lengths):
 
 
 def check_metrics(metrics, task):
-    """Refuses what are no metrics, and names that the task has already.
-
-    Args:
-        metrics: list of what `keras.Model.compile` takes as metrics.
-        task: `FinetuneTask`.
-    """
+    """Refuses what are no metrics, and names that the task has already."""
     kinds = (str, keras.metrics.Metric)
     if not isinstance(metrics, (list, tuple)) or not all(
         isinstance(each, kinds) or callable(each) for each in metrics
@@ -123,16 +118,7 @@ def _check_known(name, task):
 
 
 def metrics_error(recipe, labels, outputs, error):
-    """The error about metrics that do not fit, such as binary ones for classes.
-
-    Args:
-        recipe: `FinetuneRecipe`.
-        labels, outputs: the shapes of the labels and the outputs of one text.
-        error: what Keras raised.
-
-    Returns:
-        ValueError.
-    """
+    """The error about metrics that do not fit, such as binary ones for classes."""
     names = [each if isinstance(each, str) else repr(each) for each in recipe.metrics]
     return ValueError(
         f"`metrics` must take labels of the shape {(None, *labels)} and outputs of the shape "

@@ -34,16 +34,8 @@ class Passage:
 
 
 def draw_passages(length, size, rng):
-    """Draws passages of a text that begin where the teacher's first window ends, or later.
-
-    Args:
-        length: int. Tokens of the text, more than `size`.
-        size: int. Tokens that the teacher reads in one window.
-        rng: NumPy generator.
-
-    Returns:
-        list of at most three `Passage`. All have the same opening, of a twentieth to two fifths of
-            `size`.
+    """Draws at most three passages of a text that begin where the teacher's first window, of `size`
+    tokens, ends, or later. All have the same opening, of a twentieth to two fifths of `size`.
 
     Example:
 
@@ -101,13 +93,9 @@ class HeldOutText:
 def context_kept(pairs):
     """How much of what an exchanged opening changes in the teacher it changes in the student.
 
-    Args:
-        pairs: list of (change of the teacher, change of the student), each a (D,) array: the mean
-            features of a passage after one opening, less those after another.
-
-    Returns:
-        float, sum of t . s / sum of t . t: 0 if the opening changes nothing in the student, 1 if
-        as much as in the teacher, which read it right before the passage.
+    A pair is the change of each: the mean features (D,) of a passage after one opening, less those
+    after another. The result is sum of t . s / sum of t . t: 0 if the opening changes nothing in
+    the student, 1 if as much as in the teacher, which read it right before the passage.
 
     Example:
 

@@ -12,16 +12,10 @@ TEST_SHARE = 0.1
 
 
 class CorpusPieces:
-    """All texts of a corpus, concatenated in a random order, and pieces of them.
+    """All texts of a corpus, concatenated in a random order, and pieces of them, of `length`
+    tokens.
 
-    Args:
-        texts: a path for `read_texts`, a `Texts`, or a list of str.
-        test: like `texts`, or None: the last tenth of `texts` is held out, but at least one piece.
-        tokenizer: `Tokenizer`.
-        length: int. Tokens of a piece, special tokens included.
-        seed: int.
-        text: name of the text column; default one with a usual name, such as text or content (see
-            `read_texts`).
+    Without `test`, the last tenth of `texts` is held out, but at least one piece.
     """
 
     def __init__(self, texts, test, tokenizer, length, seed=0, text=None):

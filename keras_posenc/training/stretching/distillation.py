@@ -19,16 +19,7 @@ TEST_TEXTS = 2
 
 
 class Distillation:
-    """The teacher, the student and their texts.
-
-    Args:
-        recipe: `StretchRecipe`.
-        source: `Source` of the teacher.
-        old: `Config` of the teacher.
-        tokenizer: `Tokenizer`.
-        corpus: `CorpusPieces`.
-        other_files: dict path -> bytes, files to save with the checkpoint.
-    """
+    """The teacher, the student and their texts."""
 
     def __init__(self, recipe, source, old, tokenizer, corpus, other_files):
         self.recipe, self.old, self.corpus, self.other_files = recipe, old, corpus, other_files

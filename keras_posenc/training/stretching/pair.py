@@ -10,19 +10,8 @@ from keras_posenc.models.heads_in import heads_in
 
 
 class Pair:
-    """A checkpoint's encoder as it is, and with the positions that a recipe gives it.
-
-    Args:
-        recipe: `StretchRecipe`.
-        source: `Source` of the checkpoint.
-        old: `Config` of the checkpoint.
-        teacher: dict, keywords of `build_transformer_model` for the teacher.
-        skips: bool. Whether the student takes position ids, so that some can be skipped.
-
-    Attributes:
-        teacher: encoder, whose weights stay.
-        student: encoder that is trained.
-    """
+    """A checkpoint's encoder as it is, the teacher, and with the positions that a recipe gives it,
+    the student, which takes position ids if it `skips` some."""
 
     def __init__(self, recipe, source, old, teacher, skips=False):
         weights, options = source.open_weights(), recipe.options(old)
@@ -47,14 +36,7 @@ class Pair:
 
     def save(self, folder, positions, tokenizer, other_files):
         """Writes the student's checkpoint, all positions as rows, with the original dropout rates,
-        and what belongs to it.
-
-        Args:
-            folder: `pathlib.Path`.
-            positions: int.
-            tokenizer: `Tokenizer`.
-            other_files: dict path -> bytes.
-        """
+        and what belongs to it: its tokenizer and other files, a dict path -> bytes."""
         self._whole.config = dataclasses.replace(self._whole.config, **self._rates)
         save_checkpoint(self._whole, folder, positions=positions)
         tokenizer.save(folder)

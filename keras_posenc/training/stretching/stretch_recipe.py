@@ -64,12 +64,8 @@ class StretchRecipe(Recipe):
         return arguments | self.encodings(config, self.local)
 
     def encodings(self, config, local=None):
-        """The encodings of an encoder, as a keyword of `build_transformer_model` or none.
-
-        Args:
-            config: `Config` of the unstretched one.
-            local: int or None, the reach of local layers. The teacher has none.
-        """
+        """The encodings of an encoder, as a keyword of `build_transformer_model` or none; the
+        teacher has no local layers."""
         added = []
         if self.log_n is not None:
             added.append({"name": "log_n", "train_length": self.log_n, "clipped": True})

@@ -16,15 +16,8 @@ def by_piece(cosines, old_length):
 
 
 def agreement_table(old_length, length, **measures):
-    """The agreement by position: a row for each piece, and means within and beyond the old length.
-
-    Args:
-        old_length: int. Positions of the teacher.
-        length: int. Tokens of the texts that were measured.
-        **measures: lists of cosines by piece, for each of `MEASURES`.
-
-    Returns:
-        dict with `within`, `beyond` and `agreement`, as in the report.
+    """A dict of the agreement by position: a row for each piece, and means within and beyond the
+    old length. `measures` are lists of cosines by piece, for each of `MEASURES`.
 
     Example:
 

@@ -7,16 +7,8 @@ from keras_posenc.processes.replicas import filled_size
 
 
 def window_starts(length, size, hop, shift=0):
-    """The starts of windows of `size` tokens, `hop` tokens apart, that cover a text.
-
-    Args:
-        length: int. Tokens of the text.
-        size: int. Tokens of a window; windows are clipped at the ends of the text.
-        hop: int. Distance from one window to the next.
-        shift: int below `hop`. By how much the first window starts before the text.
-
-    Returns:
-        list of ints.
+    """The starts of windows of `size` tokens, `hop` tokens apart, that cover a text; the first
+    starts `shift` tokens before it. Windows are clipped at the ends of the text.
 
     Example:
 
@@ -30,18 +22,11 @@ def window_starts(length, size, hop, shift=0):
 
 
 def most_central(length, size, starts):
-    """Chooses for each token of a text the window in which it has the most context.
+    """The index, for each token of a text, of the window in which it has the most context.
 
     The context in a window is the number of tokens on the shorter side of the token. The ends of
     the text need no special rule. A token close to an end has more of this context in the window at
     that end than in the next one, whether or not the end counts as missing context.
-
-    Args:
-        length, size: ints, as in `window_starts`.
-        starts: list of ints, as `window_starts` gives them.
-
-    Returns:
-        (length,) int array, the index of a window.
 
     Example:
 
@@ -55,14 +40,8 @@ def most_central(length, size, starts):
 
 
 class Reader:
-    """Computes the features of long texts with an encoder, window by window.
-
-    Args:
-        model: encoder, `{"token_ids", "segment_ids"}` (B, T) -> (B, T, D).
-        tokenizer: `Tokenizer`.
-        length: int. Tokens of a window, special tokens included.
-        token_budget: int. Maximum tokens in a batch.
-    """
+    """Computes the features of long texts with an encoder, in windows of `length` tokens with the
+    special ones, in batches of at most `token_budget` tokens."""
 
     def __init__(self, model, tokenizer, length, token_budget=4096):
         self.model, self.tokenizer, self.length = model, tokenizer, length
@@ -74,11 +53,8 @@ class Reader:
         """Computes the features (T, D) of a text with its special tokens.
 
         The features of a token are those in the window in which it is most central; those of the
-        special tokens are averaged over all windows.
-
-        Args:
-            text: (T - special tokens,) token ids.
-            shift: float in [0, 1). Share of a hop by which the windows start earlier.
+        special tokens are averaged over all windows. Windows start earlier by `shift`, a share of a
+        hop.
         """
         length = len(text)
         starts = window_starts(length, self.size, self.hop, int(shift * self.hop))
@@ -101,15 +77,8 @@ class Reader:
         )
 
     def after(self, opening, passages):
-        """Computes the features of passages, each read directly after the opening of their text.
-
-        Args:
-            opening: (N,) token ids.
-            passages: list of (M,) token ids; an opening and a passage fit into one window.
-
-        Returns:
-            list of (M, D) features.
-        """
+        """Computes the features (M, D) of passages, each read directly after the opening of their
+        text; both fit into one window."""
         parts = [np.concatenate([opening, passage]) for passage in passages]
         rows = [self.tokenizer.assemble(list(map(int, part)))[0] for part in parts]
         first = first_token(self.tokenizer) + len(opening)
