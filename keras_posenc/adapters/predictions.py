@@ -10,9 +10,6 @@ def column_types(model):
 
     The columns are those that the command line writes: `label` and `probability` of a classifier,
     `labels` of several classes per text, `value` or `value_1`, `value_2` ... of numbers.
-
-    Args:
-        model: str or path, the `output` of `finetune`.
     """
     task = task_of(model).name
     if task == "classify":

@@ -58,17 +58,7 @@ def _training(report):
 
 
 def about(name, directory, recipe, metrics):
-    """A table about a run.
-
-    Args:
-        name: a key of `FUNCTIONS`, the function that made it.
-        directory: str, its output.
-        recipe: dict, its settings.
-        metrics: dict, its metrics.
-
-    Returns:
-        str, HTML.
-    """
+    """A table, in HTML, about a run of one of `FUNCTIONS`."""
     data = metrics.get("data", {})
     rows = [("model", recipe.get("checkpoint"))]
     rows += [(title, _described(data[role])) for role, title in ROLES.items() if role in data]
@@ -81,16 +71,10 @@ def about(name, directory, recipe, metrics):
 
 
 def settings(recipes, metrics):
-    """A table of the settings of runs, with the versions that they were computed with.
+    """A table, in HTML, of the settings of runs by name, with the versions that they were computed
+    with.
 
     What no run has set is left out.
-
-    Args:
-        recipes: dict, the name of a run -> its settings.
-        metrics: list of dict, the metrics of each run.
-
-    Returns:
-        str, HTML.
     """
     runs = recipes.values()
     # A digest of documents that are named elsewhere would mislead as their name.

@@ -48,14 +48,7 @@ $body
 
 
 def write_page(path, title, parts, function):
-    """Writes a page, and logs where it has no figures.
-
-    Args:
-        path: `pathlib.Path`.
-        title: str, its heading.
-        parts: list of str; empty ones are left out.
-        function: str, the function that writes it.
-    """
+    """Writes a page, whose empty parts are left out, and logs where it has no figures."""
     page = PAGE.substitute(title=escaped(title), body="\n".join(filter(None, parts)))
     write_text(path, page)
     plot.warn_without_matplotlib(path, function)
@@ -74,9 +67,7 @@ def section(heading, body):
 def picture(draw, description):
     """A figure as an image inside the page: an image's letters and ids meet no other image's.
 
-    Args:
-        draw: function without arguments that returns the figure; not called without Matplotlib.
-        description: str, the text of the image, or in place of it.
+    `draw` is not called without Matplotlib; then the description stands in place of the image.
     """
     if not plot.has_matplotlib():
         return f"<p class=note>{escaped(description)} Not drawn: Matplotlib is not installed.</p>"

@@ -21,13 +21,11 @@ TERMS = {
 
 @styled
 def decay_curves(figure, curves, lowest=-8.0):
-    """Draws logits and weights of identical tokens by distance: one line per encoding.
+    """Draws logits and weights of identical tokens by distance: one line per result of
+    `decay_curve`.
 
-    The lines are means over the heads.
-
-    Args:
-        curves: dict, name -> result of `decay_curve`.
-        lowest: float. Logits below it are not shown, since some encodings decrease without bound.
+    The lines are means over the heads. Logits below `lowest` are not shown, since some encodings
+    decrease without bound.
     """
     left, right = figure.subplots(1, 2)
     for index, (name, curve) in enumerate(curves.items()):
@@ -45,12 +43,9 @@ def decay_curves(figure, curves, lowest=-8.0):
 
 @styled
 def entropy_curves(figure, series):
-    """Draws the entropy of attention by length, one line per series.
+    """Draws the entropy of attention by length, one line per result of `entropy_by_length`.
 
     The dashed line is ln n, the entropy of uniform attention.
-
-    Args:
-        series: dict, name -> result of `entropy_by_length`.
     """
     axes = figure.subplots()
     for index, (name, curve) in enumerate(series.items()):
@@ -75,12 +70,8 @@ def entropy_curves(figure, series):
 
 @styled
 def similarity_maps(figure, maps, positions):
-    """Draws the cosine similarity of the rows of position embeddings, one map per embedding.
-
-    Args:
-        maps: dict, name -> (P, P) array, as `position_similarity` returns.
-        positions: the P positions, evenly spaced.
-    """
+    """Draws the cosine similarity of the rows of position embeddings, one map per embedding, as
+    `position_similarity` returns it, at evenly spaced positions."""
     half = (positions[1] - positions[0]) / 2
     first, last = float(positions[0] - half), float(positions[-1] + half)
     grid = _panels(figure, len(maps))

@@ -194,12 +194,7 @@ def _mark_stages(axes, history, place):
 
 @styled
 def confusion_matrix(figure, matrix, names):
-    """Draws a confusion matrix: the colour is the share of the true class, the number a count.
-
-    Args:
-        matrix: (C, C) counts, row = true class.
-        names: C strings.
-    """
+    """Draws a confusion matrix: the colour is the share of the true class, the number a count."""
     axes, names = figure.subplots(), printable(names)
     shares = [[100 * count / max(sum(row), 1) for count in row] for row in matrix]
     mesh = axes.pcolormesh(shares, cmap="Blues", vmin=0, vmax=100)
@@ -291,12 +286,8 @@ def score_by_length(figure, series, score="accuracy", title="accuracy"):
 
 @styled
 def agreement_by_position(figure, rows, old_length):
-    """Cosine of a stretched encoder's features with the unstretched one's, along the text.
-
-    Args:
-        rows: list of dict, `agreement` in the report of `training.stretch`.
-        old_length: int. Positions before stretching, drawn as a line.
-    """
+    """Cosine of a stretched encoder's features with the unstretched one's, along the text:
+    `agreement` in the report of `training.stretch`, with a line at the old length."""
     axes = figure.subplots()
     middle = [(row["from"] + row["to"]) / 2 for row in rows]
     looks = {
@@ -314,13 +305,9 @@ def agreement_by_position(figure, rows, old_length):
 
 @styled
 def found_by_distance(figure, rows, ways, chance):
-    """Fraction of passages found first, by the distance back to the name that is asked for.
-
-    Args:
-        rows: list of dict, `found` in the report of `training.contextualize`.
-        ways: dict, key of a row -> label.
-        chance: float, drawn as a line.
-    """
+    """Fraction of passages found first, by the distance back to the name that is asked for: `found`
+    in the report of `training.contextualize`. `ways` are keys of a row -> label; chance is drawn as
+    a line."""
     axes = figure.subplots()
     tokens = [row["tokens"] for row in rows]
     for number, (way, label) in enumerate(ways.items()):

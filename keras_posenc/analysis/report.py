@@ -269,14 +269,8 @@ NOT_JUDGED = (
 
 
 def verdict(run):
-    """Judges a run by the score that matters most on the documents that it was not trained on.
-
-    Args:
-        run: `FinetuneRun`.
-
-    Returns:
-        str.
-    """
+    """Judges a `FinetuneRun` by the score that matters most on documents that it was not trained
+    on."""
     if not run.judged:
         return NOT_JUDGED
     role, metrics = run.judged

@@ -86,16 +86,8 @@ def check_metrics(value, where):
 
 
 def read_metrics(directory, run, function, expected):
-    """The metrics.json of a run.
-
-    Args:
-        directory: str or path.
-        run, function: str, such as "fine-tuning" and "finetune".
-        expected: what the metrics must be.
-
-    Raises:
-        FileNotFoundError: if there is no finished run in the directory.
-    """
+    """The metrics.json of a run, such as "fine-tuning" of the function "finetune", which must be as
+    expected; FileNotFoundError if there is no finished run in the directory."""
     path = _newest(directory, "metrics.json")
     if not path.is_file():
         raise FileNotFoundError(

@@ -64,14 +64,8 @@ HERE = {
 
 
 def argument_here(name, known):
-    """What an argument of others is called by a function.
-
-    Args:
-        name: str, the argument of others; also as an option, --batch-size.
-        known: collection of str, the arguments of the function.
-
-    Returns:
-        `(name, words)`, the name here and what stands behind it, or None.
+    """What an argument, or option, of others is called by a function: (name, words behind it), or
+    None.
 
     Example:
 
@@ -87,13 +81,7 @@ def argument_here(name, known):
 
 
 def check_arguments(function, given, more=()):
-    """Refuses keywords that a function does not have, with their names here.
-
-    Args:
-        function: function, or `__init__` of a class.
-        given: the keywords of a call.
-        more: further keywords that are known.
-    """
+    """Refuses keywords that a function, or `__init__`, does not have, with their names here."""
     parameters = inspect.signature(function).parameters
     known = [*more, *(name for name in parameters if name not in ("self", "args", "kwargs"))]
     unknown = [name for name in given if name not in known]

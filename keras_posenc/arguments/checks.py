@@ -15,13 +15,7 @@ Function = typing.TypeVar("Function", bound=typing.Callable)
 
 
 def choice(name, value, choices):
-    """The value; raises ValueError, with the nearest of the choices, if it is not among them.
-
-    Args:
-        name: str, of the argument.
-        value: what was given.
-        choices: a collection of strings, and of None or bools.
-    """
+    """The value; raises ValueError, with the nearest of the choices, if it is not among them."""
     choices = tuple(choices)
     # By type too: 1 is no True, and an array has no single answer to `in`.
     if not any(isinstance(value, type(known)) and value == known for known in choices):
@@ -33,15 +27,8 @@ def choice(name, value, choices):
 
 
 def whole(name, value, least=1, most=None, even=False, why="", remedy=""):
-    """The value as an int; raises ValueError unless it is an integer, and no bool, in these bounds.
-
-    Args:
-        name, value: as in `choice`.
-        least, most: int, or None for `most`. The bounds, both included.
-        even: bool. It must be even.
-        why: str, the reason for a bound.
-        remedy: str, what to do.
-    """
+    """The value as an int; raises ValueError unless it is an integer, and no bool, in these bounds,
+    both included. `why` is the reason for a bound, `remedy` what to do."""
     sound = isinstance(value, numbers.Integral) and not isinstance(value, bool) and value >= least
     if sound and (most is None or value <= most) and not (even and value % 2):
         return int(value)
@@ -60,12 +47,8 @@ def seed(value, name="seed"):
 
 
 def number(name, value, least=None, above=None, below=None, most=None, why="", remedy=""):
-    """The value; raises ValueError unless it is a finite number in these bounds, a bool being none.
-
-    Args:
-        name, value, why, remedy: as in `whole`.
-        least, above, below, most: numbers or None. The bounds, `least` and `most` included.
-    """
+    """The value; raises ValueError unless it is a finite number in these bounds, a bool being none;
+    `least` and `most` are included."""
     bounds = (
         ("of at least", least, operator.ge),
         ("above", above, operator.gt),
@@ -111,13 +94,8 @@ def warn_renamed(old, new, of):
 
 
 def warn_former(of, call, names):
-    """Warns the caller's caller of arguments that have another form now.
-
-    Args:
-        of: str. What was called.
-        call: str. What to do in place of it, such as "give max_length=8".
-        names: the former arguments.
-    """
+    """Warns the caller's caller of arguments that have another form now; `call` is what to do in
+    place of it, such as "give max_length=8"."""
     warnings.warn(
         f"{of}: {call} in place of {listed(names)}. The former spelling works until version 0.7.",
         DeprecationWarning,

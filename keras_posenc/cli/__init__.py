@@ -28,14 +28,8 @@ AGAIN = {
 
 
 def main(argv=None, load=import_keras):
-    """Runs one command.
-
-    Args:
-        argv: list of str, the arguments; default those of the process.
-        load: function that imports Keras and the package, called once the arguments are read.
-
-    Returns:
-        int, the exit status: 0; 2 for a mistake of the user's (one line on stderr); 130 for Ctrl-C.
+    """Runs one command and returns the exit status: 0; 2 for a mistake of the user's (one line on
+    stderr); 130 for Ctrl-C. `load` imports Keras and the package, once the arguments are read.
 
     Example:
 

@@ -28,15 +28,9 @@ FILES = (
 
 
 def check_files(arguments):
-    """Raises an error for an argument that is the path of a file or folder that cannot be read.
+    """Raises OSError for an argument that is the path of a file or folder that cannot be read.
 
     A model of the Hub (`hf://owner/name`) is downloaded.
-
-    Args:
-        arguments: dict. Maps keywords of a command to their values.
-
-    Raises:
-        OSError: if there is nothing at a path, or it may not be read.
     """
     for name in (*MODELS, *FILES):
         path = arguments.get(name)

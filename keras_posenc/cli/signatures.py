@@ -32,17 +32,8 @@ class Described(typing.NamedTuple):
 
 
 def describe(name):
-    """Reads a function or a dataclass, such as "training.finetune", by its public name.
-
-    Args:
-        name: the name of a module below the package, a dot, and the name in it.
-
-    Returns:
-        `Described`, with the keywords in the order of the signature.
-
-    Raises:
-        LookupError: if there is no such name.
-    """
+    """Reads a function or a dataclass by its public name, such as "training.finetune", as
+    `Described`, with the keywords in the order of the signature."""
     module, _, name = f"{PACKAGE.name}.{name}".rpartition(".")
     node = _definition(module, name)
     docstring = ast.get_docstring(node)

@@ -21,10 +21,8 @@ NAMED = re.compile(
 def in_options(text, flags):
     """Words about arguments of Python as a user of the command line reads them.
 
-    Args:
-        text: str.
-        flags: pair of dicts from keywords to options: those of the command, and others, which are
-            meant only where they stand as `name`.
+    `flags` are two dicts from keywords to options: those of the command, and others, which are
+    meant only where they stand as `name`.
 
     Example:
 

@@ -118,14 +118,8 @@ def both(*expectations):
 
 
 def checked(path, value, expected, remedy="Restore or delete it."):
-    """Returns a value that was read from a file if it is as expected.
-
-    Args:
-        path: str or path of the file.
-        value: what it holds.
-        expected: an expectation.
-        remedy: str, the end of the error.
-    """
+    """Returns a value that was read from a file if it is as expected; `remedy` is the end of the
+    error."""
     try:
         expected(value, "")
     except ValueError as error:

@@ -28,12 +28,7 @@ def companion(path, suffix):
 
 
 def check_file_is_ours(path, is_ours):
-    """Refuses to replace a file, if it is there, that the library has not written.
-
-    Args:
-        path: `pathlib.Path`.
-        is_ours: function of the path of a regular file.
-    """
+    """Refuses to replace a regular file, if it is there, that the library has not written."""
     if not os.path.lexists(path):
         return
     if not stat.S_ISREG(os.lstat(path).st_mode):
@@ -43,12 +38,8 @@ def check_file_is_ours(path, is_ours):
 
 
 def check_folder_is_ours(folder, names):
-    """Refuses to write into a folder, if it is there, that holds other files than the library's.
-
-    Args:
-        folder: `pathlib.Path`.
-        names: the names of all files that the library writes into it.
-    """
+    """Refuses to write into a folder, if it is there, that holds other files than the library's
+    `names`."""
     if not os.path.lexists(folder):
         return
     if not is_folder(folder):
@@ -68,14 +59,7 @@ def remove_files(folder, names):
 
 
 def identify(path):
-    """What tells a file from a later one of the same name: size, time of change and digest.
-
-    Args:
-        path: str or path.
-
-    Returns:
-        dict that JSON can store.
-    """
+    """What tells a file from a later one of the same name: size, time of change and digest."""
     with open(path, "rb") as file:
         status = os.fstat(file.fileno())
         digest = hashlib.file_digest(file, "sha256").hexdigest()

@@ -59,10 +59,6 @@ def check_inside(path, folder):
     Such a link could come out of an unpacked archive and put the reader's own files into a model.
     In the cache of Hugging Face the files of a snapshot are links into the model's own blobs:
     `models--NAME/snapshots/REVISION/FILE` leads to `models--NAME/blobs/HASH`.
-
-    Args:
-        path: str or path, in `folder`.
-        folder: str or path, which may be a link itself.
     """
     try:
         # Not `strict`: a file that is missing, or a link to nothing, is for the reader to report.
@@ -81,12 +77,7 @@ def check_inside(path, folder):
 
 
 def read_bytes(path, most=MOST_JSON):
-    """Reads the bytes of a regular file.
-
-    Args:
-        path: str or path of the file.
-        most: int. Maximum number of bytes.
-    """
+    """Reads at most `most` bytes of a regular file."""
     check_file(path)
     with open(path, "rb") as file:
         data = file.read(most + 1)
@@ -97,14 +88,10 @@ def read_bytes(path, most=MOST_JSON):
 
 
 def check_pointer(path, start):
-    """Raises ValueError if a file is what Git LFS keeps in its place.
+    """Raises ValueError if a file, which begins with `start`, is what Git LFS keeps in its place.
 
     A clone without `git lfs`, and many a download, has such a text of three lines for each large
     file, among them tokenizers.
-
-    Args:
-        path: str or path of the file.
-        start: bytes. How it begins.
     """
     if start.startswith(b"version https://git-lfs"):
         raise ValueError(
@@ -114,12 +101,7 @@ def check_pointer(path, start):
 
 
 def check_text(path, start):
-    """Raises ValueError if a file that is to be text is compressed, or of another format.
-
-    Args:
-        path: `pathlib.Path` of the file.
-        start: bytes. How it begins.
-    """
+    """Raises ValueError if a file that is to be text is compressed, or of another format."""
     for magic, (what, remedy) in FORMATS.items():
         if re.match(magic, start):
             suffix = "".join(path.suffixes[:1]) or ".txt"
@@ -138,15 +120,7 @@ def check_text(path, start):
 
 
 def read_json(path, keys=(), kind=dict, nan=True, remedy="Restore or delete it."):
-    """The content of a JSON file, by default of one that a run wrote.
-
-    Args:
-        path: str or path of the file.
-        keys: what an object in it must have.
-        kind: type of the whole.
-        nan: bool, as in `parse_json`.
-        remedy: str, the end of an error.
-    """
+    """The content of a JSON file, by default of one that a run wrote; an object has the `keys`."""
     data = read_bytes(path)
     try:
         value = parse_json(data, nan)
@@ -161,12 +135,7 @@ def read_json(path, keys=(), kind=dict, nan=True, remedy="Restore or delete it."
 
 
 def read_object(path, folder):
-    """The object in a JSON file that comes with a model; {} where there is no such file.
-
-    Args:
-        path: str or path of the file.
-        folder: the directory that it must lie in.
-    """
+    """The object in a JSON file that comes with a model; {} where there is no such file."""
     if not os.path.exists(path):
         return {}
     check_inside(path, folder)
@@ -174,12 +143,8 @@ def read_object(path, folder):
 
 
 def parse_json(data, nan=False):
-    """Parses the bytes of a JSON text in UTF-8.
-
-    Args:
-        data: bytes.
-        nan: whether NaN and Infinity, which Python writes and JSON lacks, are numbers.
-    """
+    """Parses a JSON text in UTF-8; `nan`: NaN and Infinity, which Python writes and JSON lacks, are
+    numbers."""
     constant = float if nan else _constant
     text = data.decode("utf-8-sig")
     try:

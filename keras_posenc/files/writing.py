@@ -25,16 +25,10 @@ NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 @contextlib.contextmanager
 def replacing(path):
-    """Yields a temporary path that replaces `path` once it is completely written.
+    """Yields a temporary path on the same disk that replaces `path` once it is completely written.
 
     A process killed before that leaves `path` unchanged. If `path` is a link to a file, the file
     replaces the link, and not what it leads to.
-
-    Args:
-        path: str or path of a file.
-
-    Yields:
-        A path on the same disk with the same name.
 
     Example:
 
@@ -56,14 +50,7 @@ def replacing(path):
 
 @contextlib.contextmanager
 def named(path):
-    """Puts a path into an error about a full disk, which names none: to write knows only numbers.
-
-    Args:
-        path: str or path of the file that is written.
-
-    Raises:
-        OSError: with the path.
-    """
+    """Puts a path into an error about a full disk, which names none: writing knows only numbers."""
     try:
         yield
     except OSError as error:
@@ -77,13 +64,8 @@ def named(path):
 def check_place(path, inputs=()):
     """Refuses a path where no file can be written, before anything is computed for it.
 
-    Args:
-        path: str or path of a file. Its folder need not be there.
-        inputs: what is read: paths, which may be those of files, or anything else.
-
-    Raises:
-        NotADirectoryError: if a folder that it lies in is a file.
-        OSError: if nothing can be created there, for example in a read-only folder.
+    Its folder need not be there. `inputs` is what is read: paths, which may be those of files, or
+    anything else.
     """
     path = pathlib.Path(path)
     _check_replaceable(path)
@@ -120,17 +102,7 @@ def _check_replaceable(path):
 
 
 def make_folder(folder):
-    """Creates a folder, and those that it lies in.
-
-    Args:
-        folder: str or path; it may be there already.
-
-    Returns:
-        `pathlib.Path`.
-
-    Raises:
-        NotADirectoryError: if it, or one that it lies in, is a file.
-    """
+    """Creates a folder, and those that it lies in; NotADirectoryError if one is a file."""
     folder = pathlib.Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -155,13 +127,7 @@ def write_text(path, text):
 @contextlib.contextmanager
 def temporary_folder(parent):
     """Yields a new folder in another one, and removes it with all that is still in it.
-
-    Args:
-        parent: str or path of a folder.
-
-    Yields:
-        `pathlib.Path`. `clear_partials` leaves it alone until this process ends.
-    """
+    `clear_partials` leaves it alone until this process ends."""
     with contextlib.ExitStack() as locks:
         folder, process = None, os.getpid()
         # `clear_partials` of another process may remove a folder before it is locked.
@@ -215,10 +181,6 @@ def released(number, close):
 
     A fork has a copy of the open file, which would keep the lock: it closes its copy when it
     begins. It may begin after the end here, so the lock is released, not left to the closing.
-
-    Args:
-        number: int, of the open file.
-        close: function without arguments that closes it.
     """
     _LOCKS[number] = close
     try:
@@ -250,14 +212,8 @@ def _flock(number, operation):
 
 
 def open_regular(path):
-    """Opens a file to read and write, and creates it; a link or a pipe in its place is refused.
-
-    Args:
-        path: `pathlib.Path`.
-
-    Returns:
-        A raw file in binary.
-    """
+    """Opens a file to read and write in binary, and creates it; a link or a pipe in its place is
+    refused."""
     flags = os.O_RDWR | os.O_CREAT | NO_LINK | getattr(os, "O_BINARY", 0)
     try:
         number = os.open(path, flags, 0o666)
@@ -274,15 +230,7 @@ def open_regular(path):
 
 
 def subfolder(parent, name):
-    """Creates a folder in a folder of ours, or finds it.
-
-    Args:
-        parent: `pathlib.Path`.
-        name: str.
-
-    Returns:
-        `pathlib.Path`.
-    """
+    """Creates a folder in a folder of ours, or finds it."""
     path = parent / name
     with contextlib.suppress(FileExistsError):
         path.mkdir()

@@ -65,15 +65,9 @@ def local_path(path):
     cache's folder of a model, `models--owner--name`.
 
     What is not in the cache yet is downloaded by `huggingface_hub`, and listed on standard error
-    with its size. Without that package, or a network, the path stays as it is.
-
-    Args:
-        path: str, path, or anything else, which is returned unchanged.
-
-    Raises:
-        FileNotFoundError: if the Hub has no such model, or none with weights that are read, or a
-            folder of the cache has no copy.
-        ValueError: if it has several.
+    with its size. Without that package, or a network, the path stays as it is. FileNotFoundError if
+    the Hub has no such model, or none with weights that are read, or a folder of the cache has no
+    copy.
 
     Example:
 
@@ -112,12 +106,8 @@ def _snapshot(folder):
 
 
 def unfinished(folder):
-    """The end of an error about a folder that lacks files: whether its download was interrupted.
-
-    Args:
-        folder: `pathlib.Path`, of the cache of the Hub, of a snapshot in it, or what `hf download
-            --local-dir` writes into.
-    """
+    """The end of an error about a folder that lacks files: whether its download, into the cache of
+    the Hub or by `hf download --local-dir`, was interrupted."""
     cached = next((p for p in (folder, *folder.parents) if IN_CACHE.fullmatch(p.name)), None)
     parts = (cached / "blobs") if cached else (folder / ".cache" / "huggingface" / "download")
     if not any(parts.glob("**/*.incomplete")):

@@ -36,12 +36,7 @@ def is_finetuned(folder):
 
 
 def saved_settings(folder, name=LABELS):
-    """The settings of a saved model: arguments of `TextModel`, and `pad_id`.
-
-    Args:
-        folder: `Folder`.
-        name: str, LABELS or SETTINGS.
-    """
+    """The settings of a saved model: arguments of `TextModel`, and `pad_id`."""
     content = read_json(folder.place(folder.newest(name)))
     saved = e.checked(folder.path / name, content, EXPECTED[name])
     # Before there were tasks, all was classification.

@@ -8,15 +8,8 @@ WEIGHTS = (".safetensors", ".bin", ".keras", ".h5")
 
 
 def fingerprint(folder):
-    """A hash of the weights of a model, which is the same for copies of them.
-
-    Args:
-        folder: `Folder`, whose modules count, or of a file or the prefix of a TensorFlow
-            checkpoint.
-
-    Returns:
-        str, or None if there are no such files.
-    """
+    """A hash of the weights of a model and its modules, the same for copies; None without such
+    files."""
     folders = [folder] if folder.file else module_folders(folder)
     files = {file for each in folders for file in each.weights}
     if files:

@@ -37,16 +37,10 @@ def vocabulary_name(folder):
 
 
 def tokenizer_settings(assets):
-    """What tokenizer_config.json would say of the vocabulary of a preset.
+    """What tokenizer_config.json would say of the vocabulary of a preset; None for other folders.
 
     KerasHub lower-cases without removing accents, which its vocabularies of uncased models do not
     have: here accents follow lower-casing, as in the models' training.
-
-    Args:
-        assets: `Folder` of a vocabulary.
-
-    Returns:
-        dict, or None if the folder is not in a preset.
     """
     if assets.path.parts[-2:] != ASSETS:
         return None

@@ -11,20 +11,11 @@ WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 
 
 def base_of(folder):
-    """The model that an adapter was trained on.
+    """The `Folder` of the model that an adapter was trained on; None for a directory without an
+    adapter, or with a config of its own.
 
     PEFT writes adapter_config.json and adapter_model.safetensors, and no config of the model;
     sentence-transformers puts modules.json and the tokenizer beside them.
-
-    Args:
-        folder: `Folder`.
-
-    Returns:
-        `Folder` of the `base_model_name_or_path` of the adapter; None for a directory without an
-            adapter, or with a config of its own.
-
-    Raises:
-        FileNotFoundError: if the base model is not a directory of this machine.
     """
     if not is_adapter_alone(folder):
         return None

@@ -157,18 +157,10 @@ def is_embedder(folder):
 
 
 def read_modules(folder, layout=EMBEDDER):
-    """Reads what a directory of sentence-transformers consists of.
+    """Reads the `Module`s of a directory of sentence-transformers, the transformer first.
 
-    Args:
-        folder: `Folder`. Without `modules.json` it is a transformer, followed by the other modules
-            that every model of the layout begins with, with their defaults.
-        layout: `Layout` of the model.
-
-    Returns:
-        list of `Module`: a transformer, what must follow, and others.
-
-    Raises:
-        FileNotFoundError: if there is no such directory, or a part of it is missing.
+    Without `modules.json` it is a transformer, followed by the other modules that every model of
+    the layout begins with, with their defaults.
     """
     if not folder.is_directory:
         raise FileNotFoundError(
@@ -290,15 +282,8 @@ def read_prompts(folder):
 
 
 def prompt_of_side(prompts, default, side):
-    """The prompt of queries or of documents, as `encode_query` and `encode_document` choose it.
-
-    Args:
-        prompts, default: as `read_prompts` returns them.
-        side: str, "query" or "document".
-
-    Returns:
-        str. Without a prompt of this side it is the one that is put before all texts, or "".
-    """
+    """The prompt of queries or of documents, as `encode_query` and `encode_document` choose it;
+    without one, the prompt that is put before all texts, or ""."""
     named = (prompts[name] for name in PROMPT_NAMES[side] if name in prompts)
     return next(named, prompts.get(default, ""))
 
@@ -314,13 +299,8 @@ def read_size(settings, key, default=None):
 
 
 def read_similarity(folder, known):
-    """How a directory compares vectors.
-
-    Args:
-        folder: `Folder`.
-        known: dict, the names of similarities -> what is returned for them. The first is that of a
-            directory that names none.
-    """
+    """How a directory compares vectors: a value of `known`, a dict by name, whose first is that of
+    a directory that names none."""
     name = folder.settings.get("similarity_fn_name")
     if name is None:
         return next(iter(known.values()))

@@ -8,17 +8,8 @@ LONGEST = 255  # characters of a file's name
 
 
 def read_index(path):
-    """Which tensor of a sharded checkpoint lies in which file.
-
-    Args:
-        path: path of the index.
-
-    Returns:
-        dict from tensor names to names of files, dict from those to their paths.
-
-    Raises:
-        FileNotFoundError: a file is missing.
-    """
+    """Which tensor of a sharded checkpoint lies in which file: names of files by tensor, and their
+    paths."""
     data = read_bytes(path)
     try:
         places = parse_json(data)["weight_map"]

@@ -42,14 +42,7 @@ FAR = 2**30  # on Windows a lock keeps others from reading the bytes it is on
 def owned(folder):
     """Creates a directory and locks it; the system releases the lock when the process ends.
 
-    A fork of the process does not keep the lock.
-
-    Args:
-        folder: `pathlib.Path`.
-
-    Raises:
-        NotADirectoryError: if it is a file.
-        BlockingIOError: if another run holds the lock.
+    A fork of the process does not keep the lock. BlockingIOError if another run holds it.
     """
     check_name(folder)
     if folder.exists() and not folder.is_dir():
@@ -103,12 +96,6 @@ def replacing_together(folder):
 
     A single rename decides: a process killed before it leaves the old files, and one killed after
     it the new ones, which `Folder.newest` finds.
-
-    Args:
-        folder: `pathlib.Path`, created if missing.
-
-    Yields:
-        `pathlib.Path` of an empty directory.
     """
     make_folder(folder)
     clear_partials(folder)
@@ -124,12 +111,8 @@ def replacing_together(folder):
 
 
 def write_files(directory, files):
-    """Writes files into a directory, and those directories in it that they lie in.
-
-    Args:
-        directory: `pathlib.Path`.
-        files: dict path -> bytes or str.
-    """
+    """Writes files, a dict path -> bytes or str, into a directory, and the directories that they
+    lie in."""
     for name, content in files.items():
         make_folder((directory / name).parent)
         if isinstance(content, str):
@@ -139,19 +122,8 @@ def write_files(directory, files):
 
 
 def sentence_transformers_files(folder, longest, layout=EMBEDDER):
-    """What makes a model of the transformer in a directory: pooling, other modules, prompts.
-
-    Args:
-        folder: `Folder`. One without `modules.json` is a transformer alone.
-        longest: int. Tokens after which texts are to be cut; None as in `folder`.
-        layout: `Layout` of the model.
-
-    Returns:
-        dict path -> bytes, to be written beside the files of another transformer.
-
-    Raises:
-        FileNotFoundError: as `read_modules`.
-    """
+    """What makes a model of the transformer in a directory: pooling, other modules, prompts, as a
+    dict path -> bytes. Texts are to be cut after `longest` tokens; None as in `folder`."""
     if not is_embedder(folder):
         return {}
     transformer, *others = read_modules(folder, layout)
@@ -170,16 +142,10 @@ def sentence_transformers_files(folder, longest, layout=EMBEDDER):
 
 
 def embedder_files(pooling, width, longest, prompts):
-    """What makes a model of sentence-transformers of an encoder; vectors have length 1.
+    """What makes a model of sentence-transformers of an encoder: a dict path -> str; vectors have
+    length 1.
 
-    Args:
-        pooling: str, one of the values of `POOLING_OF_MODE`.
-        width: int, the numbers of a token's features.
-        longest: int or None. Tokens after which texts are cut.
-        prompts: dict or None, the prompts by name; that of the "document" is put before all texts.
-
-    Returns:
-        dict path -> str.
+    Texts are cut after `longest` tokens. The prompt of the "document" is put before all texts.
     """
     parts = (("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize"))
     modules = [
@@ -205,15 +171,7 @@ def embedder_files(pooling, width, longest, prompts):
 
 
 def with_pooling(files, pooling):
-    """The files of a directory of sentence-transformers, which then pools in another way.
-
-    Args:
-        files: dict path -> bytes, as `sentence_transformers_files` gives them.
-        pooling: str, one of the values of `POOLING_OF_MODE`.
-
-    Returns:
-        dict path -> bytes.
-    """
+    """The files of a directory of sentence-transformers, which then pools in another way."""
     if MODULES not in files:
         return files
     path = f"{json.loads(files[MODULES])[1]['path']}/config.json"

@@ -8,12 +8,7 @@ BACKENDS = ("tensorflow", "jax", "torch")
 
 
 def import_keras():
-    """Imports Keras; the error names the missing backend and the installed ones.
-
-    Raises:
-        ImportError: the backend that Keras is to run on is not installed, or there is none of that
-            name.
-    """
+    """Imports Keras; the ImportError names the missing backend and the installed ones."""
     wanted = os.environ.get("KERAS_BACKEND", "")
     if wanted and wanted not in BACKENDS and "keras" not in sys.modules:
         raise ImportError(

@@ -23,12 +23,9 @@ class Stored(keras.initializers.TruncatedNormal):
     """Initializes a weight with the numbers of a checkpoint, or at random where it lacks them.
 
     No numbers are drawn only to be overwritten. A layer that is made again from its config (a
-    clone, a reloaded model) is initialized at random.
-
-    Args:
-        stddev: float. Standard deviation of the truncated normal for weights that are not stored.
-        read: function (name, shape) -> array, or None where nothing fits.
-        name: str. Name of the weight, or of the layer whose weights `initializer_of_part` names.
+    clone, a reloaded model) is initialized at random. `read` is a function (name, shape) -> array,
+    or None where nothing fits; `name` is that of the weight, or of the layer whose weights
+    `initializer_of_part` names.
     """
 
     def __init__(self, stddev, read, name):
@@ -67,12 +64,8 @@ def _zeros(name, shape):
 
 
 def initializer_of_part(initializer, name):
-    """The initializer of one weight of a layer: draws of its own, or its own stored numbers.
-
-    Args:
-        initializer: of the layer's weights.
-        name: str. The weight's path in the layer, such as `"query/kernel"`.
-    """
+    """The initializer of one weight of a layer, by its path such as "query/kernel": draws of its
+    own, or its own stored numbers."""
     if isinstance(initializer, Stored):
         return Stored(initializer.stddev, initializer.read, f"{initializer.name}/{name}")
     # An unseeded instance draws the same values every time.
@@ -103,11 +96,7 @@ def built(layer, part, *shapes):
 def applied(dense, x, axes=1):
     """dense(x), without what Keras does around a call where that costs as much as the product.
 
-    Args:
-        dense: a `Dense` or `EinsumDense` that sums over the last axes of x and the first ones of
-            its kernel.
-        x: tensor (B, T, ...).
-        axes: int. Number of these axes.
+    The layer sums over the last `axes` of x and the first ones of its kernel.
     """
     if not backend.is_plain(dense, x, casts=True):
         return dense(x)
@@ -129,13 +118,8 @@ def _takes_inputs_alone(kind):
 
 
 def with_quantized_parts(config, layer, parts):
-    """The config of a layer, with the dtype policies of its quantized parts.
-
-    Args:
-        config: dict from `get_config`.
-        layer: the outer layer, which creates its parts with `policy_of_part`.
-        parts: list of the layers inside it.
-    """
+    """The config of a layer, with the dtype policies of its quantized parts, which it creates with
+    `policy_of_part`."""
     policy = layer.dtype_policy
     if not (_is_map(policy) or any(part.quantization_mode for part in parts)):
         return config

@@ -31,12 +31,7 @@ def processes_of(devices):
 
 
 def check_pool(name, devices):
-    """Refuses several processes for what they do not compute.
-
-    Args:
-        name: str, the name of what is called.
-        devices: as in `count_of`.
-    """
+    """Refuses several processes for what they do not compute."""
     if (count := processes_of(devices)) > 1:
         raise ValueError(
             f"{name}(devices={count}) on PyTorch is for one vector per text: leave devices out, "
@@ -45,12 +40,8 @@ def check_pool(name, devices):
 
 
 def on_devices(function=None, *, by_processes=False):
-    """Decorates a function whose keyword `devices` is the number of devices that it runs on.
-
-    Args:
-        function: the function.
-        by_processes: bool. Whether it starts a process per device by itself, where one process has
-            one device.
+    """Decorates a function whose keyword `devices` is the number of devices that it runs on; one
+    that is `by_processes` starts a process per device by itself, where one process has one device.
     """
     if function is None:
         return functools.partial(on_devices, by_processes=by_processes)

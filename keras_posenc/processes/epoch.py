@@ -5,14 +5,11 @@ import numpy as np
 
 
 class Reading:
-    """The batches that were read since an epoch began.
+    """The batches that were read since an epoch of `count` batches began.
 
     `fit` reports the end of an epoch in three situations. It has read all of it, or all of its
     part. Or `steps_per_epoch` has made a pause. Or it has only looked at the first batches, to
     learn their shapes, and begins afterwards; then it has just asked for the number of batches.
-
-    Args:
-        count: int. Batches of an epoch.
     """
 
     def __init__(self, count):

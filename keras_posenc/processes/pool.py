@@ -30,17 +30,11 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 @contextlib.contextmanager
 def computing(factory, arguments, devices, check):
-    """A function from texts to what is computed of each, on one device or on several.
+    """Yields a function from texts to what is computed of each, on one device, or a `DevicePool`.
 
-    Args:
-        factory: function of a module, which takes the arguments and returns a function of (texts,
-            verbose). That returns an array or a list with an entry per text.
-        arguments: dict that can be pickled.
-        devices: as in `embed`.
-        check: function that refuses texts, whose numbers a share would not know.
-
-    Yields:
-        What the factory returns, or `DevicePool`.
+    `factory` is a function of a module, which takes the arguments, which can be pickled, and
+    returns a function of (texts, verbose). That returns an array or a list with an entry per text.
+    `check` refuses texts, whose numbers a share would not know.
     """
     count = processes_of(devices)
     if count == 1:
@@ -54,10 +48,6 @@ class DevicePool:
     """A function of texts whose work several processes share.
 
     Each process has the Keras settings of this one, and ends with it.
-
-    Args:
-        count: int.
-        factory, arguments, check: as in `computing`.
     """
 
     def __init__(self, count, factory, arguments, check):

@@ -6,12 +6,8 @@ from keras_posenc import backend
 
 
 def filled_size(count, multiple=None):
-    """The number of rows to which `count` rows are filled up.
-
-    Args:
-        count: int.
-        multiple: int. The result is a multiple of it; by default of the number of replicas.
-    """
+    """The number of rows to which `count` rows are filled up: a multiple of a number, by default of
+    that of the replicas."""
     return count + -count % (multiple or backend.row_multiple())
 
 
@@ -22,20 +18,12 @@ def fill(array, multiple=None):
 
 
 def fill_batch(batch, multiple, apart=False):
-    """Fills up a batch by rows of weight 0.
+    """Fills up a batch of NumPy arrays, or dicts of them, by rows of weight 0.
 
     Where a batch may be filled, every one has weights, because a program is for one structure.
-
-    Args:
-        batch: inputs, `(inputs, targets)` or `(inputs, targets, weights)`, NumPy arrays, or dicts
-            of them where there are several outputs.
-        multiple: int, the number of replicas.
-        apart: bool. Whether the rows of the batch are compared with each other: then the target of
-            a row that fills up is -1, which belongs to no text, or -2, which is no cosine, where
-            targets are scores.
-
-    Returns:
-        The same, or `(inputs, targets, weights)`.
+    `apart` is whether the rows of the batch are compared with each other: then the target of a row
+    that fills up is -1, which belongs to no text, or -2, which is no cosine, where targets are
+    scores.
     """
     if multiple == 1:
         return batch
@@ -67,12 +55,7 @@ def _fill_labels(targets, weights, count, multiple, apart):
 
 
 def share_of(batch, process):
-    """The rows of a batch that a process reads: the r-th of n equal parts.
-
-    Args:
-        batch: as in `fill_batch`, with rows that are a multiple of n.
-        process: r and n.
-    """
+    """The rows of a batch that a process reads: the r-th of n equal parts; `process` is r and n."""
     rank, count = process
     if count == 1:
         return batch

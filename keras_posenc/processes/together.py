@@ -28,12 +28,7 @@ def check_processes(function):
 
 
 def check_shared(name, folder):
-    """Refuses a temporary folder where several processes need one that all of them see.
-
-    Args:
-        name: str, of the argument.
-        folder: str, path or None.
-    """
+    """Refuses a temporary folder where several processes need one that all of them see."""
     count = backend.processes()[1]
     if folder is None and count > 1:
         raise ValueError(
@@ -48,31 +43,15 @@ def is_first():
 
 
 def by_first(function):
-    """Calls a function in the first process alone.
-
-    Args:
-        function: function without arguments. What it returns, or raises, can be pickled.
-
-    Returns:
-        What it returned, in every process.
-
-    Raises:
-        Exception: what it raised, in every process.
-    """
+    """Calls a function in the first process alone; every process returns, or raises, what it did
+    there, which can be pickled."""
     if backend.processes()[1] == 1:
         return function()
     return _or_raise(backend.gather(_attempt(function) if is_first() else None)[0])
 
 
 def together(function):
-    """Calls a function in every process, and raises in all what it raises in one.
-
-    Args:
-        function: function without arguments.
-
-    Returns:
-        What it returned in this process.
-    """
+    """Calls a function in every process, and raises in all what it raises in one."""
     if backend.processes()[1] == 1:
         return function()
     result, error = _attempt(function)

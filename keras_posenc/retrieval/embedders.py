@@ -117,16 +117,11 @@ class Opening:
 
     @classmethod
     def of(cls, source, arguments, kind=None, vectors=False):
-        """The opening of a directory, or of what is open.
+        """The opening of a directory, or of what is open, such as an `Embedder`.
 
-        Args:
-            source: str, path, `Folder`, an `Embedder`, or `Unopened`.
-            arguments: dict of arguments of `open_embedder`; those that are None were not given.
-            kind: str or None. The name of a class, if it is not to be read from the directory.
-            vectors: bool. Whether the texts' vectors are needed, which a cross-encoder has not.
-
-        Returns:
-            `Opening`.
+        Of `arguments` of `open_embedder`, those that are None were not given. `kind` is the name of
+        a class, if it is not to be read from the directory. With `vectors`, a cross-encoder is
+        refused.
         """
         given = {name: value for name, value in arguments.items() if value is not None}
         if isinstance(source, Unopened):

@@ -49,17 +49,8 @@ class EmbeddingRecord:
 
     It is made before the texts are read and the model is opened, so that what changes later is seen
     as a change. The vectors count as those of the record only if they have its digest: whatever a
-    process that is killed leaves, no settings are used with other vectors.
-
-    Args:
-        output: str or path of the file of vectors.
-        folder: `Folder` of the model.
-        settings: dict. Arguments of `open_embedder`.
-        texts: what `embed` was given.
-        column: str or tuple. The column of the texts in a file.
-
-    Attributes:
-        first: int. Number of texts before the first one of the file, as with `shard`.
+    process that is killed leaves, no settings, arguments of `open_embedder`, are used with other
+    vectors. `first` is the number of texts before the first one of the file, as with `shard`.
     """
 
     def __init__(self, output, folder, settings, texts, column):
@@ -80,12 +71,8 @@ class EmbeddingRecord:
             self._facts["texts"] = {"path": shown, "column": column, **_identify(path)}
 
     def saw(self, found, before=0):
-        """Notes the lengths of vectors that are written, so that no search computes them again.
-
-        Args:
-            found: what `embed` returns of some texts.
-            before: int. Number of texts whose vectors are in the file already.
-        """
+        """Notes the lengths of vectors that are written, so that no search computes them again; the
+        vectors of `before` texts are in the file already."""
         vectors = getattr(found, "vectors", found)
         if not isinstance(vectors, np.ndarray) or hasattr(found, "offsets"):
             return
@@ -101,12 +88,8 @@ class EmbeddingRecord:
         return record and record.get("run")
 
     def write(self, identity, run=None):
-        """Writes the record, after the vectors.
-
-        Args:
-            identity: dict, what `identify` found of the file of vectors.
-            run: dict or None. What a later call needs to recognise the result as its own.
-        """
+        """Writes the record, after the vectors that `identify` found; `run` is what a later call
+        needs to recognise the result as its own."""
         facts = {"vectors": identity["bytes"], "identity": identity, "first": self.first}
         lengths = None
         if self._lengths and not self._unit:

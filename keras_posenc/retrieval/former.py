@@ -21,13 +21,12 @@ class Unopened(typing.NamedTuple):
 
 
 def former_arguments(function=None, *, opening=(), call=None):
-    """Decorates a function that still takes arguments of version 0.4, with one warning.
+    """Decorates a function, or `__init__`, that still takes arguments of version 0.4, with one
+    warning.
 
-    Args:
-        function: function, or `__init__` of a class.
-        opening: tuple of str. Arguments that belong to opening a directory. The function gets them
-            as `Unopened` in the place of the directory.
-        call: str. How the warning prints the call that has them; by default open_embedder(...).
+    Those in `opening` belong to opening a directory: the function gets them as `Unopened` in the
+    place of the directory. `call` is how the warning prints the call that has them; by default
+    open_embedder(...).
     """
     if function is None:
         return functools.partial(former_arguments, opening=opening, call=call)

@@ -12,16 +12,10 @@ from keras_posenc.text.ids import id_text, parts_of_file
 
 
 def found_texts(texts, column, by_row, wanted):
-    """Looks up texts by their ids.
+    """Looks up texts by the ids, as str, in `wanted`, which are numbers of rows, from 1, if
+    `by_row`.
 
-    Args:
-        texts: list of str, or a path for `read_texts`.
-        column: str or tuple. Name of the column of texts in a file; None for a usual one.
-        by_row: bool. Whether the ids are numbers of rows, from 1.
-        wanted: set of str. Ids, as str.
-
-    Returns:
-        dict: id as str -> (id in the file, text, columns of its row).
+    Returns a dict id as str -> (id in the file, text, columns of its row).
     """
     found = {}
     if not wanted:
@@ -40,15 +34,9 @@ def found_texts(texts, column, by_row, wanted):
 
 
 def allowed_by(only, keys, texts, column, by_row):
-    """Which of the vectors a search is among.
+    """Which of the vectors, whose ids are `keys`, a search is among, as a bool array (N,).
 
-    Args:
-        only: list of ids, or a dict of columns of `texts`, each with a value or a list of values.
-        keys: list of str. The ids of the vectors, as str.
-        texts, column, by_row: as in `found_texts`; `texts` may be None for a list of ids.
-
-    Returns:
-        bool array (N,).
+    `only` is a list of ids, or a dict of columns of `texts`, each with a value or a list of values.
     """
     if not isinstance(only, (dict, list, tuple, set, range)):
         raise TypeError(

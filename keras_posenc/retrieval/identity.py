@@ -14,16 +14,11 @@ NUMBERED = re.compile(r'_\d+"')  # Keras counts the layers of a process in their
 
 
 def identity_of(model):
-    """A hash of all that decides the numbers of a model: its weights, tokenizer and settings.
+    """A hash, 16 hexadecimal digits, of all that decides the numbers of an `Embedder` or
+    `TextModel`: its weights, tokenizer and settings.
 
     It is the same in every process, for each copy of a directory, and for all ways of opening it to
     the same effect.
-
-    Args:
-        model: `Embedder` or `TextModel`.
-
-    Returns:
-        str of 16 hexadecimal digits.
     """
     known = {name: value for name, value in vars(model).items() if not name.startswith("_")}
     known = {name: value for name, value in known.items() if name not in LEFT_OUT}

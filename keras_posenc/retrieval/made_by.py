@@ -14,12 +14,7 @@ EMBEDDERS = {MultiVectors: LateInteraction, SparseVectors: SparseEmbedder}
 
 
 def opening_for(vectors, given):
-    """The `Opening` of the model that made vectors, as `embed` opened it.
-
-    Args:
-        vectors: `Vectors`.
-        given: `Opening` of what is given of the model.
-    """
+    """The `Opening` of the model that made vectors, as `embed` opened it and with what is given."""
     check_model(vectors.record, vectors.path, given.directory)
     kind = EMBEDDERS.get(type(vectors.values), DenseEmbedder)
     prompt = _prompt(given, vectors.record)

@@ -17,20 +17,12 @@ def nearest(
     rows=ROWS,
     where="`vectors`",
 ):
-    """Finds the nearest vectors of each query.
+    """Finds the `most` nearest vectors (N, D), which may be a memory map, of each query, except
+    `excluded`.
 
-    Args:
-        queries: (Q, D) array.
-        vectors: (N, D) array, which may be a memory map.
-        most: int. Number of vectors to find per query.
-        excluded: list of lists. Numbers of the vectors to leave out, per query. Default: none.
-        allowed: bool array (N,). Which vectors may be found. Default: all.
-        lengths: (N,) array. What to divide the products by, such as the lengths of the vectors.
-        rows: int. Number of vectors that are compared together.
-        where: str. What the vectors are, in an error.
-
-    Returns:
-        list of (numbers, products) per query, the nearest first and ties by their numbers.
+    Products are divided by `lengths`; `rows` vectors are compared together; `where` is what the
+    vectors are, in an error. Returns (numbers, products) per query, the nearest first, ties by
+    their numbers.
     """
     found, size = [], max(1, MOST_PRODUCTS // min(rows, len(vectors)))
     for start in range(0, len(queries), size):
@@ -76,15 +68,8 @@ def check_width(queries, vectors):
 
 
 def lengths_of(vectors, rows=ROWS):
-    """The lengths of vectors, block by block.
-
-    Args:
-        vectors: (N, D) array, which may be a memory map.
-        rows: int. Number of vectors that are in memory at a time.
-
-    Returns:
-        (N,) array of float32, or of float64 for such vectors.
-    """
+    """The lengths (N,) of vectors, which may be a memory map, block by block, in float32, or
+    float64 for such vectors."""
     dtype = np.result_type(vectors.dtype, "float32")  # squares of float16 overflow
     lengths = np.empty(len(vectors), dtype)
     for first in range(0, len(vectors), rows):

@@ -12,17 +12,10 @@ from keras_posenc.training.vocabulary_check import check_table, padding_id
 
 
 def read_encoder(transformer, *, max_length, extension, pair=False):
-    """Reads a transformer's tokenizer and length, and what its positions need for that length.
+    """Reads a transformer's tokenizer and length, and what its positions need for that length:
+    arguments of `build_transformer_model`.
 
-    Args:
-        transformer: `Module` of the transformer.
-        max_length: int or None. Tokens after which texts are truncated; None for the length that
-            the directory names, or else for as many as the model has positions.
-        extension: as in `open_embedder`.
-        pair: bool. Whether the texts are pairs.
-
-    Returns:
-        `(tokenizer, max_length, arguments)`, the last for `build_transformer_model`.
+    The default length is that of the directory, or else as many tokens as the model has positions.
     """
     tokenizer = _tokenizer(transformer)
     config = read_config(transformer.folder)
@@ -55,17 +48,8 @@ def read_encoder(transformer, *, max_length, extension, pair=False):
 
 
 def open_finetuned(folder, max_length, token_budget, **unused):
-    """Opens a model as `finetune` trained it: with its length, and positions for that length.
-
-    Args:
-        folder: `Folder`.
-        max_length: int or None. Tokens after which texts are truncated; None for as in training.
-        token_budget: int.
-        **unused: arguments that change an encoder when it is loaded, which must be None.
-
-    Returns:
-        `TextModel`, or None if the directory is not the output of `finetune`.
-    """
+    """Opens a model as `finetune` trained it: with its length, and positions for that length; None
+    if the directory is no output of `finetune`. Arguments that change an encoder are refused."""
     if not folder.finetuned:
         return None
     if given := [name for name, value in unused.items() if value is not None]:
@@ -77,17 +61,8 @@ def open_finetuned(folder, max_length, token_budget, **unused):
 
 
 def choose_prompt(folder, prompt=None, side=None):
-    """What precedes every text.
-
-    Args:
-        folder: `Folder`.
-        prompt: str or None. The name of one of the directory's prompts, or a text; None for the one
-            of the side, or else the one that the directory puts before all texts.
-        side: str or None. "query" or "document"; None for texts of neither.
-
-    Returns:
-        str.
-    """
+    """What precedes every text: the prompt of that name, or the text that is given; else the one of
+    the side, "query" or "document"; else the one that the directory puts before all texts."""
     prompts, default = folder.prompts
     if prompt is None:
         return prompts.get(default, "") if side is None else prompt_of_side(prompts, default, side)
@@ -97,13 +72,7 @@ def choose_prompt(folder, prompt=None, side=None):
 
 
 def side_prompt(folder, prompt, side):
-    """The `prompt` of `open_embedder` for queries or for documents; one that is given counts.
-
-    Args:
-        folder: `Folder`.
-        prompt: str or None.
-        side: str, "query" or "document".
-    """
+    """The `prompt` of `open_embedder` for queries or for documents; one that is given counts."""
     if prompt is not None:
         return prompt
     if folder.finetuned:

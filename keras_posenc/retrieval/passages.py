@@ -15,14 +15,8 @@ from keras_posenc.text.structure import headings_of, title_at, with_title
 
 
 class PassageTexts:
-    """The texts of vectors.
-
-    Args:
-        stored: `Vectors`.
-        texts: list of str, a path for `read_texts`, or None where they are not known.
-        column: str or tuple. Name of the column of texts in a file; None for a usual one.
-        unchanged: bool. Whether they are known to be the texts that were embedded.
-    """
+    """The texts of `stored` vectors, None where they are not known; `unchanged` if they are known
+    to be the texts that were embedded."""
 
     def __init__(self, stored, texts, column, unchanged=False):
         self._titles = _title_column(stored.record)
@@ -90,12 +84,8 @@ class PassageTexts:
         return title_at(headings_of(columns.get(name), row["id"]), row.get("start", 0))
 
     def add_texts(self, found, matches):
-        """Adds to each result its text, or its chunk, and the id that the texts' file has.
-
-        Args:
-            found: list of dicts with the ids and places of passages.
-            matches: bool. Whether to add where words of the query stand.
-        """
+        """Adds to each result its text, or its chunk, the id that the texts' file has, and, with
+        `matches`, where words of the query stand."""
         known = found_texts(*self._arguments, {id_text(row["id"]) for row in found})
         for row in found:
             row["id"], whole, columns = known[id_text(row["id"])]

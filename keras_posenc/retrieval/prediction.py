@@ -13,18 +13,9 @@ from keras_posenc.training.progress import BatchProgress
 
 
 def predicted(model, texts, verbose="auto", **options):
-    """Yields the output of each text, as soon as its batch has been computed.
+    """Yields (output, number of the text), as soon as its batch has been computed.
 
     Outputs of several lengths, or too large for memory together, cannot come from `predict`.
-
-    Args:
-        model: `keras.Model` from token ids (and segment ids) (B, T) to (B, ...).
-        texts: list, as `TextBatches` takes them.
-        verbose: as in `TextModel.predict`.
-        **options: of `TextBatches`, such as `tokenizer` and `token_budget`.
-
-    Yields:
-        `(output, number)`, where `texts[number]` is the text.
     """
     numbers = list(range(len(texts)))
     batches = TextBatches(
@@ -52,15 +43,7 @@ def predicted(model, texts, verbose="auto", **options):
 
 
 def ranked(scores, top_k=None):
-    """Orders documents by their scores.
-
-    Args:
-        scores: (N,) array.
-        top_k: int. Number of the best documents to return; None for all.
-
-    Returns:
-        list of dicts with the keys `corpus_id` and `score`, from the best to the worst.
-    """
+    """Orders documents by their scores, the best first, as dicts of `corpus_id` and `score`."""
     if top_k is not None:
         checks.whole("top_k", top_k)
     order = np.argsort(-check_encoded(scores), kind="stable")[:top_k]

@@ -136,15 +136,8 @@ WAYS = {"whole": None, "chunks": Chunks, "late": LateChunks, "passages": Passage
 
 
 def reading_of(given):
-    """Returns the reading that a value describes.
-
-    Args:
-        given: None or "whole"; `Chunks`, `LateChunks`, `Passages` or `LateSpans`; or a str such as
-            "chunks:256", "late:256", "late:256,overlap=64" or "passages:256,titles=title".
-
-    Returns:
-        a reading, or None for texts read whole, up to a maximum length.
-    """
+    """Returns the reading that a value describes, such as "chunks:256" or "late:256,overlap=64";
+    None for texts read whole, up to a maximum length."""
     if given is None or isinstance(given, (Chunks, *LATE)):
         return given
     if not isinstance(given, str):

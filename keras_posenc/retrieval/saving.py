@@ -14,19 +14,12 @@ from keras_posenc.folders.written import replacing_together, write_files
 
 
 def save_as_read(model, tokenizer, max_length, files, directory, finish=None, cuts=True):
-    """Writes weights, config, tokenizer and what lies around them, all of them or none.
+    """Writes weights, config, tokenizer and what lies around them, all of them or none; returns the
+    paths.
 
-    Args:
-        model: A model of `build_transformer_model`, or its `Transformer`.
-        tokenizer: `Tokenizer`. It is written beside the weights.
-        max_length: int. Positions to write as plain rows, if the table is an extended one.
-        files: dict. Further files: path -> bytes, or a dict of arrays for a .safetensors file.
-        directory: str or path. Created if missing.
-        finish: function or None. Called with the new folder at the end.
-        cuts: bool. Whether texts are to be cut after `max_length` tokens.
-
-    Returns:
-        list of the paths written, in order.
+    `max_length` positions are written as plain rows, if the table is an extended one, and texts are
+    to be cut there if `cuts`. `files` are bytes by path, or a dict of arrays for a .safetensors
+    file. `finish` is called with the new folder at the end.
     """
     directory = pathlib.Path(directory)
     if directory.exists() and not directory.is_dir():
@@ -51,16 +44,8 @@ def save_as_read(model, tokenizer, max_length, files, directory, finish=None, cu
 
 
 def module_arrays(modules, model, files):
-    """The weights of the modules behind a transformer, in place of the files that were read.
-
-    Args:
-        modules: list of `Module`, the transformer first.
-        model: `keras.Model`, whose layers are named by the kind of the module and a number.
-        files: dict path -> bytes, from which the files of these weights are removed.
-
-    Returns:
-        dict, path of a .safetensors file -> dict of arrays.
-    """
+    """The arrays by .safetensors file of the modules behind a transformer, whose layers are named
+    by the kind of the module and a number; the files that they replace are removed from `files`."""
     found = {}
     for kind in ("Dense", "LayerNorm"):
         layers = [layer for layer in model.layers if layer.name.startswith(f"{kind}-")]

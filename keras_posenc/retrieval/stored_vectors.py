@@ -23,18 +23,8 @@ CLASSES = {
 
 
 def read_vectors(path):
-    """Reads what `embed` has written.
-
-    Args:
-        path: `pathlib.Path`.
-
-    Returns:
-        `(vectors, table)`: an array, `ChunkVectors`, `MultiVectors` or `SparseVectors`; and
-        (ids, name, places) of a file with a row per vector, else None.
-
-    Raises:
-        FileNotFoundError: if there is no such file.
-    """
+    """Reads what `embed` has written: an array, `ChunkVectors`, `MultiVectors` or `SparseVectors`,
+    and (ids, name, places) of a file with a row per vector, else None."""
     if not path.exists() and path.with_name(f"{path.name}.parts").exists():
         raise FileNotFoundError(
             f"{path} is not complete: give the same call of `embed` again, which continues after "

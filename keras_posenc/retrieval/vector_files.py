@@ -16,17 +16,7 @@ TABLES = (".jsonl", ".parquet")
 
 
 def check_output(output, suffix, inputs=()):
-    """Refuses a file in a format that is not written.
-
-    Args:
-        output: str or path.
-        suffix: ".npy" or ".npz", NumPy's format for these vectors.
-        inputs: as in `check_place`.
-
-    Raises:
-        ImportError: if the format needs a package that is not installed.
-        OSError: if the file cannot be written.
-    """
+    """Refuses a file in a format that is not written; `suffix` is that of NumPy for these vectors."""
     found = pathlib.Path(output).suffix
     if found not in (suffix, *TABLES):
         raise ValueError(
@@ -78,13 +68,9 @@ def _fit_a_column(ids):
 
 
 def write_vectors(output, found, ids, record=None):
-    """Writes vectors in the format that the suffix of `output` names.
+    """Writes vectors, and their record, in the format that the suffix of `output` names.
 
-    Args:
-        output: str or path, which `check_output` has passed.
-        found: what `embed` returns.
-        ids: (name, ids of the texts). Tables need them.
-        record: `EmbeddingRecord` of the output, or None. It is written with the vectors.
+    `ids` is (name, ids of the texts), which tables need.
     """
     make_folder(pathlib.Path(output).parent)
     with replacing(output) as partial:

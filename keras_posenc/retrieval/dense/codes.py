@@ -29,12 +29,8 @@ class CodedVectors:
 
     @classmethod
     def of(cls, vectors, kind):
-        """Codes vectors, of which only the directions are kept.
-
-        Args:
-            vectors: float array (N, D), which may be a memory map.
-            kind: str, "int8" or "bits".
-        """
+        """Codes vectors (N, D), which may be a memory map, as "int8" or "bits": only directions are
+        kept."""
         checks.choice("kind", kind, KINDS)
         codes, scales, width = [], [], vectors.shape[1]
         for first in range(0, len(vectors), ROWS):

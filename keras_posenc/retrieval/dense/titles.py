@@ -11,17 +11,8 @@ from keras_posenc.text.structure import headings_of, title_at, with_title
 
 
 def chunk_vectors(model, texts, reading, verbose):
-    """Vectors of the chunks of texts.
-
-    Args:
-        model: `TextModel`.
-        texts: list of str.
-        reading: `LateChunks` or `Passages`, with a title per text, or none.
-        verbose: as in `TextModel.predict`.
-
-    Returns:
-        `ChunkVectors`.
-    """
+    """The `ChunkVectors` of texts, read as `LateChunks` or `Passages`, with a title per text, or
+    none."""
     titles = _titles(reading, texts)
     spans = [
         _spans(number, text, title, model.tokenizer, reading)

@@ -60,17 +60,8 @@ def is_stanford(folder):
 
 
 def read_late_interaction(folder):
-    """Reads what a directory of late interaction consists of, and how it reads texts.
-
-    Args:
-        folder: `Folder`.
-
-    Returns:
-        `(modules, query, document)`: a list of `Module`, the transformer first, and two `Side`.
-
-    Raises:
-        FileNotFoundError: if there is no such directory, or a part of it is missing.
-    """
+    """Reads the `Module`s of a directory of late interaction, the transformer first, and the two
+    `Side`s."""
     if is_stanford(folder):
         transformer = Module("Transformer", folder, {})
         return [transformer, *_inline_modules(folder)], *_stanford(folder)
@@ -88,15 +79,8 @@ def read_late_interaction(folder):
 
 
 def files_of(folder, query, document):
-    """What lies around the transformer of a directory, with the lengths of two sides.
-
-    Args:
-        folder: `Folder`.
-        query, document: `Side`.
-
-    Returns:
-        dict path -> bytes.
-    """
+    """What lies around the transformer of a directory, with the lengths of two sides: path ->
+    bytes."""
     lengths = {"query_length": query.length, "document_length": document.length}
     if is_stanford(folder):
         settings = folder.json(METADATA)
@@ -112,13 +96,8 @@ def files_of(folder, query, document):
 
 
 def to_stanford(folder, source, projection):
-    """Makes a directory of transformers one of Stanford's ColBERT.
-
-    Args:
-        folder: `pathlib.Path` with model.safetensors and config.json of the encoder.
-        source: the directory of Stanford's ColBERT that the names of the weights are taken from.
-        projection: dict of the arrays of the projection.
-    """
+    """Makes a directory of transformers one of Stanford's ColBERT, with the names of weights of
+    another such directory, `source`, and the arrays of the projection."""
     path, known = folder / "model.safetensors", list(open_checkpoint(source))
     saved = open_checkpoint(path)
     arrays = {name: np.array(saved[name]) for name in saved}

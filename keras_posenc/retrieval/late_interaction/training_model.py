@@ -11,21 +11,13 @@ from keras_posenc.models.model import TransformerModel
 class EachToken(keras.layers.Wrapper):
     """Applies a model of tokens to each of S texts, and marks the vectors that are scored.
 
-    The first text is a query, the others are documents.
-
-    Args:
-        layer: a model from a dict of ids (B, T) to vectors (B, T, D).
-        pad_id: int, the id that fills up rows.
-        skipped: list of int, ids of tokens of documents that are not scored.
-        expand: int. First tokens of a query that are scored even if they are `pad_id`.
-        query_length: int or None. Tokens of a row that a query may have: the rest of its row is
-            not computed. None computes all.
+    The first text is a query, the others are documents. `skipped` are ids of tokens of documents
+    that are not scored, `expand` the first tokens of a query that are scored even if they are
+    `pad_id`. The row of a query is not computed beyond `query_length`. The result (B, S, T, D + 1)
+    has vectors, and 1 for those that are scored, 0 for others.
 
     Call arguments:
         inputs: dict, name -> (B, S, T) ids.
-
-    Returns:
-        (B, S, T, D + 1): vectors, and 1 for those that are scored, 0 for others.
 
     Example:
 
@@ -86,16 +78,8 @@ class EachToken(keras.layers.Wrapper):
 
 
 def late_interaction(model, pad_id, skipped, expand, query_length, num_texts):
-    """Builds a model of the vectors of a query's and its documents' tokens.
-
-    Args:
-        model: `keras.Model` from ids (B, T) to vectors (B, T, D).
-        pad_id, skipped, expand, query_length: as in `EachToken`.
-        num_texts: int, S. The query, and at least one document.
-
-    Returns:
-        `keras.Model` from ids (B, S, T) to (B, S, T, D + 1).
-    """
+    """Builds a model of the vectors of a query's and its documents' tokens, `num_texts` together:
+    ids (B, S, T) to (B, S, T, D + 1), by `EachToken`."""
     num_texts = checks.whole("num_texts", num_texts, least=2)
     inputs = {
         each.name: keras.Input((num_texts, None), dtype=each.dtype, name=each.name)

@@ -69,15 +69,7 @@ class SparsePooling(keras.layers.Layer):
 
 
 def sparse_embedder(model, pooling="max", activation="relu"):
-    """The model of a masked language model with `SparsePooling` behind its logits.
-
-    Args:
-        model: a model of `build_transformer_model` with `with_mlm="linear"`, whose output is the
-            logits (B, T, V).
-        pooling, activation: as in `SparsePooling`.
-
-    Returns:
-        `keras.Model` from ids (B, T) to weights (B, V).
-    """
+    """A masked language model, whose output is the logits (B, T, V), with `SparsePooling` behind
+    them: ids (B, T) to weights (B, V)."""
     pooled = SparsePooling(pooling, activation, dtype="float32", name="Sparse-Pooling")
     return model_on(model, pooled(model.output), "sparse_embedder")

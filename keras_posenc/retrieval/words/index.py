@@ -22,13 +22,7 @@ class WordIndex:
     Here tf is how often w stands in the passage, n is its number of words, k1 = 1.2 and b = 0.75.
     With N passages, df of which have w, idf(w) = ln(1 + (N - df + 0.5) / (df + 0.5)).
 
-    Args:
-        arrays: dict of what bm25s computes, `data`, `indices`, `indptr`, by word and passage.
-        words: dict, word -> its number.
-        count: int. Number of passages.
-
-    Raises:
-        ImportError: if bm25s is not installed.
+    `arrays` are what bm25s computes, `data`, `indices`, `indptr`, by word and passage.
 
     Reference: [The probabilistic relevance framework](https://doi.org/10.1561/1500000019),
     [BM25S](https://arxiv.org/abs/2407.03618).
@@ -68,12 +62,8 @@ class WordIndex:
         return self._bm25.get_scores_from_ids(numbers)
 
     def save(self, vectors, digest):
-        """Writes the index beside a file of vectors, where there may be none of something else.
-
-        Args:
-            vectors: path of the file.
-            digest: str. What the vectors and the texts are known by.
-        """
+        """Writes the index beside a file of vectors, where there may be none of something else;
+        `digest` is what the vectors and the texts are known by."""
         path = index_path(vectors)
         check_file_is_ours(path, _is_index)
         arrays = {name: self._bm25.scores[name] for name in ("data", "indices", "indptr")}

@@ -8,19 +8,9 @@ ROUND = 4  # times as many passages are looked at, until there are enough texts
 
 
 def ranked_passages(stored, queries, asked, way, top_k, *, normalize, allowed, index):
-    """Finds the best passages of each query.
+    """Finds the best passages of each query: (numbers, {"score": scores, ...}), the best first.
 
-    Args:
-        stored: `Vectors`.
-        queries: list of str.
-        asked: the vectors of the queries; None for words alone.
-        way: `Scoring`.
-        top_k: int.
-        normalize, allowed: as in `Vectors.search`.
-        index: `WordIndex`; None for vectors alone.
-
-    Returns:
-        list of (numbers, {"score": scores, ...}) per query, the best first.
+    `asked` are the vectors of the queries, None for words alone; `index` is None for vectors alone.
     """
     if index is None:
         found = stored.search(asked, top_k, normalize, allowed)
@@ -49,16 +39,8 @@ def ranked_passages(stored, queries, asked, way, top_k, *, normalize, allowed, i
 
 
 def best_of_each(find, keys, top_k):
-    """The best passage of each text.
-
-    Args:
-        find: function of a number of passages, as `ranked_passages`.
-        keys: list of str. Of each passage, the id of its text.
-        top_k: int. Number of texts to return per query.
-
-    Returns:
-        as `ranked_passages`.
-    """
+    """The best passage of each text, in the form of `ranked_passages`; `keys` are, of each passage,
+    the id of its text, and `find` is a function of a number of passages."""
     most = top_k
     while True:
         most = min(most * ROUND, len(keys))

@@ -57,12 +57,8 @@ class Scoring:
         return self.by != "words"
 
     def fuse(self, vectors, words):
-        """The scores (N,) of passages for a query.
-
-        Args:
-            vectors, words: float arrays (N,), the scores by each; -inf for passages that are left
-                out. The one that is not used may be None.
-        """
+        """The scores (N,) of passages for a query, from those by each way; -inf for passages that
+        are left out. The one that is not used may be None."""
         if not self.uses_vectors:
             return words
         if self.by == "both":

@@ -18,12 +18,6 @@ def words_of(text):
     An identifier counts as itself and as its parts. There are no stop words, because the inverse
     document frequency has them count little, and no stemming.
 
-    Args:
-        text: str.
-
-    Returns:
-        list of str.
-
     Example:
 
     >>> words_of("Café getName()")
@@ -33,14 +27,7 @@ def words_of(text):
 
 
 def places_of(text, words):
-    """Where words stand in a text.
-
-    Args:
-        text: str.
-        words: set of str, from `words_of`.
-
-    Returns:
-        list of (start, end) in characters.
+    """Where words, from `words_of`, stand in a text: (start, end) in characters.
 
     Example:
 
