@@ -16,7 +16,7 @@ TABLES = (".jsonl", ".parquet")
 
 
 def check_output(output, suffix, inputs=()):
-    """Refuses a file in a format that is not written; `suffix` is that of NumPy for these vectors."""
+    """Refuses a file in a format that is not written; `suffix` is the one of NumPy files."""
     found = pathlib.Path(output).suffix
     if found not in (suffix, *TABLES):
         raise ValueError(
