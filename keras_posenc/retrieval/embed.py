@@ -64,7 +64,8 @@ def embed(
             "late:256,overlap=64", a vector per chunk of up to 256 tokens with the whole text as
             context; "passages:256", a vector per chunk that is read alone. "late:256,titles=name"
             adds the chunk read alone behind its title, from the column name of `texts`, and
-            "late:256,titles" the headings above it, in a folder of documents. Or `Chunks`,
+            "late:256,titles" the headings above it, in a folder of documents;
+            "late:256,windows=512" adds the chunk in a window of 512 tokens. Or `Chunks`,
             `LateChunks`, `Passages`, `LateSpans`.
         queries: bool. Whether the texts are queries, not documents.
         max_length, prompt, dimension, extension: as in `open_embedder`.

@@ -38,12 +38,8 @@ class Chunks:
 
 
 @dataclasses.dataclass(frozen=True)
-class LateChunks:
-    """Late chunking: a vector per chunk, with the whole text as its context.
-
-    With titles, the vector of a chunk is the sum of two, each of length 1, at length 1: that of the
-    chunk in its text, and that of the chunk read alone behind its title. It is stored and searched
-    as any other.
+class Passages:
+    """A vector per chunk, which is read alone, behind its title if there are titles.
 
     Args:
         size: int. Maximum number of tokens of a chunk, without special tokens (see `chunk_spans`).
@@ -54,10 +50,8 @@ class LateChunks:
 
     Example:
 
-    >>> str(LateChunks(256)), str(LateChunks(256, titles="title"))
-    ('late:256', 'late:256,titles=title')
-
-    Reference: [Late chunking](https://arxiv.org/abs/2409.04701).
+    >>> str(Passages(256, titles="title"))
+    'passages:256,titles=title'
     """
 
     size: int
@@ -79,24 +73,40 @@ class LateChunks:
         return dataclasses.replace(self, titles=self.titles[rows])
 
     def __str__(self):
-        return _short("late", self)
+        return _short("passages", self)
 
 
 @dataclasses.dataclass(frozen=True)
-class Passages(LateChunks):
-    """A vector per chunk, which is read alone, behind its title if there are titles.
+class LateChunks(Passages):
+    """Late chunking: a vector per chunk, with the whole text as its context.
+
+    With windows, the vector of a chunk is the sum of two, each of length 1, at length 1: that of
+    the chunk in its whole text, and that of the chunk in a window of the text. With titles, that of
+    the chunk read alone behind its title is added in the same way. The sum is stored and searched
+    as any other vector.
 
     Args:
-        size, overlap, titles: as in `LateChunks`.
+        size, overlap, titles: as in `Passages`.
+        windows: int, at least `size` and less than `max_length` of the embedder. Tokens of the
+            windows, such as 512. Default: none.
 
     Example:
 
-    >>> str(Passages(256, titles="title"))
-    'passages:256,titles=title'
+    >>> str(LateChunks(256)), str(LateChunks(256, titles="title", windows=512))
+    ('late:256', 'late:256,titles=title,windows=512')
+
+    Reference: [Late chunking](https://arxiv.org/abs/2409.04701).
     """
 
+    windows: int | None = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.windows is not None:
+            checks.whole("windows", self.windows, least=self.size, why="a window holds a chunk")
+
     def __str__(self):
-        return _short("passages", self)
+        return _short("late", self)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -131,13 +141,13 @@ class LateSpans:
         return f"spans:{_digest(places)}"
 
 
-LATE = (LateChunks, LateSpans)
+LATE = (Passages, LateSpans)
 WAYS = {"whole": None, "chunks": Chunks, "late": LateChunks, "passages": Passages}
 
 
 def reading_of(given):
-    """Returns the reading that a value describes, such as "chunks:256" or "late:256,overlap=64";
-    None for texts read whole, up to a maximum length."""
+    """Returns the reading that a value describes, such as "chunks:256" or
+    "late:256,overlap=64,windows=512"; None for texts read whole, up to a maximum length."""
     if given is None or isinstance(given, (Chunks, *LATE)):
         return given
     if not isinstance(given, str):
@@ -163,7 +173,7 @@ def reading_of(given):
     if kind is None:
         return None
     try:
-        options |= {"overlap": int(options["overlap"])} if "overlap" in options else {}
+        options |= {key: int(value) for key, value in options.items() if key != "titles"}
         size = int(size)
     except ValueError:
         raise ValueError(wrong) from None
@@ -180,8 +190,8 @@ def _digest(lists):
 
 
 def _short(name, reading):
-    overlap = f",overlap={reading.overlap}" if reading.overlap else ""
-    titles = getattr(reading, "titles", None)
-    if titles is not None:
-        titles = titles if isinstance(titles, str) else _digest(titles)
-    return f"{name}:{reading.size}{overlap}{'' if titles is None else f',titles={titles}'}"
+    options = {key: getattr(reading, key, None) for key in ("overlap", "titles", "windows")}
+    if isinstance(options["titles"], list):
+        options["titles"] = _digest(options["titles"])
+    given = (f",{key}={value}" for key, value in options.items() if value not in (None, 0))
+    return f"{name}:{reading.size}{''.join(given)}"

@@ -1,4 +1,4 @@
-"""Chunks with titles: read alone behind them, and summed with what their text makes of them."""
+"""Chunks in their text, in windows of it, or alone behind their titles, and sums of these."""
 
 import json
 import shutil
@@ -64,6 +64,26 @@ def test_the_vector_is_the_sum_of_both(pretrained, source, tmp_path):
     assert embed(pretrained, source, queries=True, **options).shape == (3, 16)
 
 
+def test_windows_are_summed_with_the_whole_text(pretrained):
+    text = " ".join(f"w{n}" for n in range(1, 13))
+
+    def read(**options):
+        return unit(embed(pretrained, [text, "w1"], verbose=0, **options).vectors)
+
+    whole, windows = read(reading="late:3"), read(reading="late:3", max_length=6)
+    assert np.abs(whole - windows).max() > 0.01
+    found = embed(pretrained, [text, "w1"], reading="late:3,windows=6", verbose=0)
+    np.testing.assert_allclose(found.vectors, unit(whole + windows), atol=1e-5)
+    assert found.of([text, "w1"])[-2:] == ["w10 w11 w12", "w1"]
+    # The sum counts as one vector beside that of the title.
+    titles = ["w20", None]
+    titled = read(reading=LateChunks(3, titles=titles, windows=6))
+    alone = read(reading=Passages(3, titles=titles))
+    np.testing.assert_allclose(titled, unit(found.vectors + alone), atol=1e-5)
+    with pytest.raises(ValueError, match="`windows` must be less than max_length=16, the tokens"):
+        read(reading="late:3,windows=16")
+
+
 def test_titles_are_shown_and_their_words_found(pretrained, source, tmp_path):
     pytest.importorskip("bm25s")
     vectors = tmp_path / "v.npz"
@@ -106,9 +126,16 @@ def test_readings_with_titles():
     assert reading_of("late:8,overlap=2,titles") == LateChunks(8, 2, "auto")
     assert reading_of("passages:8,2") == Passages(8, 2) != LateChunks(8, 2)
     assert str(reading_of("passages:8,overlap=2,titles=a b")) == "passages:8,overlap=2,titles=a b"
+    assert str(reading_of("late:8,2,windows=12")) == "late:8,overlap=2,windows=12"
+    for wrong in ("late:8,windows=7", "late:8,windows=0"):
+        with pytest.raises(ValueError, match="`windows` must be .*a window holds a chunk"):
+            reading_of(wrong)
     one, other = (str(LateChunks(8, titles=[each])) for each in ("a", "b"))
     assert one != other
-    for wrong in ("chunks:8,titles", "late", "late:x", "whole:8", "late:8,at=2"):
+    for wrong in (
+        *("chunks:8,titles", "late", "late:x", "whole:8", "late:8,at=2"),
+        *("passages:8,windows=9", "late:8,windows=x"),
+    ):
         with pytest.raises(ValueError, match="`reading` must be like 'whole', 'chunks:256' or"):
             reading_of(wrong)
     assert headings_of([[5, "b"], [0, "a"]]) == [(0, "a"), (5, "b")]

@@ -29,7 +29,7 @@ from keras_posenc.retrieval.opening import (
     read_encoder,
     side_prompt,
 )
-from keras_posenc.retrieval.readings import Chunks, LateChunks, is_late, reading_of
+from keras_posenc.retrieval.readings import Chunks, Passages, is_late, reading_of
 from keras_posenc.retrieval.saving import module_arrays, save_as_read
 from keras_posenc.text import TextBatches
 from keras_posenc.text.documents import kind_of_all
@@ -170,7 +170,7 @@ class DenseEmbedder(Embedder, TextModel):
         check_texts(texts)  # which are encoded one by one, without their numbers
         if isinstance(reading, Chunks):
             return _means_of_chunks(model, texts, reading, verbose)
-        if isinstance(reading, LateChunks):
+        if isinstance(reading, Passages):
             return chunk_vectors(model, texts, reading, verbose)
         return embed_spans(model, texts, reading.spans, verbose)
 

@@ -1,4 +1,6 @@
-"""Chunks with titles: read alone behind them, and summed with what their text makes of them."""
+"""Chunks in their text, in windows of it, or alone behind their titles, and sums of these."""
+
+import dataclasses
 
 import numpy as np
 
@@ -6,7 +8,7 @@ from keras_posenc.files.untrusted import quote
 from keras_posenc.metrics.scores import unit_rows
 from keras_posenc.retrieval.dense.chunks import chunk_spans
 from keras_posenc.retrieval.dense.late_chunking import ChunkVectors, embed_spans
-from keras_posenc.retrieval.readings import Passages
+from keras_posenc.retrieval.readings import LateChunks
 from keras_posenc.text.structure import headings_of, title_at, with_title
 
 
@@ -18,9 +20,12 @@ def chunk_vectors(model, texts, reading, verbose):
         _spans(number, text, title, model.tokenizer, reading)
         for number, (text, title) in enumerate(zip(texts, titles, strict=True))
     ]
-    in_context = not isinstance(reading, Passages)
+    in_context = isinstance(reading, LateChunks)
     if in_context:
         found = embed_spans(model, texts, spans, verbose)
+        if reading.windows is not None:
+            near = embed_spans(_in_windows(model, reading.windows), texts, spans, verbose)
+            found = dataclasses.replace(found, vectors=_sum(found.vectors, near.vectors))
         if reading.titles is None:
             return found
     passages = [
@@ -30,11 +35,24 @@ def chunk_vectors(model, texts, reading, verbose):
     ]
     alone = model.predict(passages, verbose)
     if in_context:
-        vectors = unit_rows(unit_rows(alone) + unit_rows(found.vectors))
-        return ChunkVectors(vectors, found.texts, found.starts, found.ends)
+        return dataclasses.replace(found, vectors=_sum(found.vectors, alone))
     starts, ends = np.array([span for of_text in spans for span in of_text], int).T
     numbers = np.repeat(np.arange(len(texts)), [len(of_text) for of_text in spans])
     return ChunkVectors(alone, numbers, starts, ends)
+
+
+def _sum(one, other):
+    return unit_rows(unit_rows(one) + unit_rows(other))
+
+
+def _in_windows(model, tokens):
+    if model.max_length is not None and tokens >= model.max_length:
+        raise ValueError(
+            f"`windows` must be less than max_length={model.max_length:,}, the tokens that the "
+            f"embedder reads at a time: leave windows out, or give a larger max_length. Received: "
+            f"windows={tokens:,}"
+        )
+    return dataclasses.replace(model, max_length=tokens)
 
 
 def _titles(reading, texts):
