@@ -5,7 +5,9 @@ import glob
 import os
 
 from keras_posenc.files.untrusted import check_name
+from keras_posenc.folders import huggingface
 from keras_posenc.folders.download import local_path
+from keras_posenc.folders.folder import Folder
 from keras_posenc.folders.hub_names import from_hub
 
 MODELS = ("checkpoint", "directory", "reranker")
@@ -28,7 +30,7 @@ FILES = (
 
 
 def check_files(arguments):
-    """Raises OSError for an argument that is the path of a file or folder that cannot be read.
+    """Raises OSError or ValueError for an argument that is a path of what cannot be read.
 
     A model of the Hub (`hf://owner/name`) is downloaded.
     """
@@ -52,6 +54,10 @@ def check_files(arguments):
         else:
             if not readable:
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+    path = arguments.get("checkpoint")
+    if isinstance(path, str) and (folder := Folder.of(path)).is_directory:
+        if folder.kind == "huggingface":
+            huggingface.weights_file(folder)
 
 
 def _matches(path):

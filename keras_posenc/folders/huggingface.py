@@ -56,9 +56,13 @@ def weights_file(folder):
                 f"{folder} holds several checkpoints, name one of them: "
                 f"{shorten(', '.join(matches))}."
             )
+    inner = sorted(
+        name for name in folder.names() if (folder.path / name / CONFIG_NAMES[0]).is_file()
+    )
+    hint = f" Give {folder.path / inner[0]}, which has a {CONFIG_NAMES[0]}." if inner else ""
     raise FileNotFoundError(
         f"{folder} holds no checkpoint. Looked for {', '.join(WEIGHTS)}; there is "
-        f"{_listed(folder)}.{unfinished(folder.path)}"
+        f"{_listed(folder)}.{hint}{unfinished(folder.path)}"
     )
 
 

@@ -32,14 +32,24 @@ class Progress:
         done: int, the steps of earlier calls.
         print_line: function of str.
         reports_steps: bool. False beside a bar of Keras, which a line in between would break.
+        in_epochs: bool. The last step has no line, because `epoch` reports the end.
         unit: str, what a step is called.
         after: float. Seconds before the first line; a shorter run has none.
         sizes: list with a number per step, to which its time is proportional. Default: all alike.
     """
 
     def __init__(
-        self, total, done, print_line, reports_steps=True, unit="step", after=0, sizes=None
+        self,
+        total,
+        done,
+        print_line,
+        reports_steps=True,
+        unit="step",
+        after=0,
+        sizes=None,
+        in_epochs=False,
     ):
+        self.in_epochs = in_epochs
         self.unit, self.after, self.sizes = unit, after, [1] * total if sizes is None else sizes
         self.total, self.done = total, done
         self.print_line, self.reports_steps = print_line, reports_steps
@@ -70,10 +80,12 @@ class Progress:
             self.seconds, self.measured = self.seconds + now - self.last_end, self.measured + size
         self.compiled.add(size)
         self.done, self.taken, self.last_end = self.done + 1, self.taken + 1, now
+        is_last = self.done == self.total
         if self.last_report is None:
             is_due = now - self.started >= self.after
         else:
-            is_due = now - self.last_report >= self.every or self.done == self.total
+            is_due = is_last or now - self.last_report >= self.every
+        is_due = is_due and not (is_last and self.in_epochs)
         if is_due and self.reports_steps:
             self.last_report = now
             words = "" if loss is None else f"loss {loss:.4f}, "
@@ -81,6 +93,7 @@ class Progress:
 
     def epoch(self, number, epochs, words):
         """Reports the end of an epoch, with `words` about it."""
+        self.last_report = time.perf_counter()
         self.print_line(f"epoch {number} of {epochs}: {words}{self.times()}")
 
     def times(self):

@@ -65,10 +65,14 @@ def summary(metrics):
             lines.append(f"{start}{'':{len(interval)}}{more}".replace("nan", "  –"))
     lines += [line for role, part in parts.items() if (line := verdict(part, shown, role))]
     if train := metrics.get("train"):
-        lines.append(
-            f"Trained on {train['documents']:,} documents for {train['epochs']} epochs, "
-            f"{train['steps']:,} steps, in {train['seconds']:,.0f} s."
+        counts = (
+            (train["documents"], "document"),
+            (train["epochs"], "epoch"),
+            (train["steps"], "step"),
         )
+        documents, epochs, steps = (f"{n:,} {unit}{'s' * (n != 1)}" for n, unit in counts)
+        seconds = f"{train['seconds']:,.0f} s"
+        lines.append(f"Trained on {documents} for {epochs}, {steps}, in {seconds}.")
     return "\n".join(lines if parts or not train else lines[1:])
 
 

@@ -158,6 +158,13 @@ FILES = [
     ("rerank model words none.tsv", "none.tsv: No such file or directory"),
     ("convert model out --adapter none", "none: No such file or directory"),
     ("inspect none", "There is no checkpoint at none: no such file or folder."),
+    (
+        "finetune package train.tsv out",
+        "package holds no checkpoint. Looked for model.safetensors, model.safetensors.index.json, "
+        "pytorch_model.bin, pytorch_model.bin.index.json, bert_model.ckpt.index, model.keras, "
+        "model.weights.h5, model.weights.json, *.safetensors, *.ckpt*.index, *.bin, *.keras; there "
+        "is weights. Give package/weights, which has a config.json.",
+    ),
 ]
 
 
@@ -170,6 +177,8 @@ def test_a_file_that_is_not_there_is_refused_before_keras_is_imported(
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "model").mkdir()
+    (tmp_path / "package" / "weights").mkdir(parents=True)
+    (tmp_path / "package" / "weights" / "config.json").write_text("{}")
     (tmp_path / "train.tsv").write_text("text\tlabel\nw1\ta\n")
     (tmp_path / "locked.tsv").touch(mode=0)
     if "locked" in words and os.access(tmp_path / "locked.tsv", os.R_OK):

@@ -207,6 +207,7 @@ class Trainer:
             sum(counts[:done]),
             print_line,
             reports_steps=verbose == 2,
+            in_epochs=True,
             sizes=[
                 tokens
                 for length in self.recipe.epoch_lengths
@@ -223,7 +224,7 @@ class Trainer:
                 record["callbacks"], arrays = self.callbacks.state()
                 record["stops"] = stops
             by_first(functools.partial(save_state, state, model, record, arrays))
-            progress.epoch(epoch + 1, len(counts), self._validation())
+            progress.epoch(epoch + 1, len(counts), self._scores(verbose))
         model.optimizer.finalize_variable_values(model.trainable_variables)
         self.callbacks.end(self._logs(self.history[-1]))
         return self.metrics(verbose)
@@ -240,7 +241,7 @@ class Trainer:
             epochs=len(lengths),
             callbacks=[one_epoch, *self.callbacks.in_fit(len(batches))],
             shuffle=False,
-            verbose=verbose,
+            verbose=0 if verbose == 2 else verbose,  # the lines of `progress` say the same
         ).history
         check_loss(logs["loss"][0], f"epoch {epoch + 1}")
         trained = (*self.task.watched, *self._metric_names)
@@ -296,11 +297,15 @@ class Trainer:
             judged |= {name: np.asarray(found[name]).tolist() for name in self._metric_names}
         return judged
 
-    def _validation(self):
-        """The score that matters most on the validation documents, as words."""
+    def _scores(self, verbose):
+        """What the epoch came to, as words: where no bar shows it also the loss and metrics of
+        training, and the score that matters most on the validation documents."""
+        row = self.history[-1]
+        trained = ("loss", *self.task.watched, *self._metric_names) if verbose == 2 else ()
+        names = [name for name in trained if isinstance(row.get(name), float)]
         scores = (f"val_{name}" for name in self.task.scores)
-        name = next((name for name in scores if name in self.history[-1]), None)
-        return f"{name} {self.history[-1][name]:.4f}, " if name else ""
+        names += [name for name in scores if name in row][:1]
+        return "".join(f"{name} {row[name]:.4f}, " for name in names)
 
     def save(self, folder):
         """Writes the model and the history."""
