@@ -85,6 +85,8 @@ def test_an_unknown_name_is_an_error_of_the_module():
         ("layers.Encoding", "Encoding"),
         ("layers.MultiHeadAttention", "PositionalAttention"),
         ("layers.RoPE", "RotaryEmbedding"),
+        ("layers.CoPE", "ContextualPositionEmbedding"),
+        ("BertModel", "build_transformer_model"),
         ("losses.InfoNCE", "losses.MultipleNegativesRanking"),
         ("losses.CosentLoss", "losses.CoSENT"),
         ("models.CrossEncoder", "retrieval.Reranker"),

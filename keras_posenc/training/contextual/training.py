@@ -57,6 +57,7 @@ class ContextualTraining:
             return self.at_start()
 
         record = take_steps(self.model, self.recipe.steps, state, self.step, start, print_line)
+        print_line("measuring what is found after the training")
         return self.report(record)
 
     def gigabytes(self):
