@@ -6,7 +6,7 @@ Layers and models are here. Other names are in modules called as those of Keras:
 
 from typing import TYPE_CHECKING
 
-from keras_posenc.keras_support.installed import import_keras as _import_keras
+from keras_posenc.keras_support.lazy import import_keras as _import_keras
 
 __version__ = "0.5.0"
 

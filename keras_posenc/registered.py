@@ -59,5 +59,5 @@ from keras_posenc.models.generation import generator
 from keras_posenc.positions import learned, padded, random, sinusoidal, stretched, structured
 from keras_posenc.retrieval.late_interaction import training_model
 from keras_posenc.retrieval.sparse import pooling as sparse_pooling
-from keras_posenc.training import adamw, optimizer, schedules
+from keras_posenc.training import optimizer, schedules
 from keras_posenc.training.stretching import feature_losses

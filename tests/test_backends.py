@@ -10,7 +10,7 @@ import pytest
 from one_backend import new_encoder
 
 from keras_posenc import save_checkpoint
-from keras_posenc.keras_support.installed import import_keras
+from keras_posenc.keras_support.lazy import import_keras
 
 pytestmark = pytest.mark.once
 

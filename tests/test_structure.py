@@ -283,7 +283,7 @@ def test_no_modules_import_each_other():
 
 KINDS = ("dense", "late_interaction", "sparse", "cross_encoder")
 # Which know several kinds: what opens a directory, and what reads their vectors.
-KNOW_THE_KINDS = ("embedders", "vectors", "stored_vectors", "made_by", "hard_negatives", "__init__")
+KNOW_THE_KINDS = ("embedders", "vectors", "vector_files", "hard_negatives", "__init__")
 
 
 def imports_of_other_kinds(source, where):

@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from keras_posenc.adapters.llama_index import LlamaIndexEmbedding, LlamaIndexRetriever
     from keras_posenc.adapters.mteb import MTEBEncoder
     from keras_posenc.adapters.ray import RayEmbedder, RayPredictor
-    from keras_posenc.adapters.retriever import Retriever
     from keras_posenc.adapters.scikit_learn import TextClassifier
-    from keras_posenc.adapters.sides import Sides
+    from keras_posenc.adapters.sides import Retriever, Sides
     from keras_posenc.adapters.spark import spark_embedder, spark_predictor
 
 __all__ = [

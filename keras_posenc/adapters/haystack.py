@@ -11,8 +11,7 @@ try:
 except ImportError:
     raise ImportError("This adapter needs Haystack: pip install haystack-ai") from None
 
-from keras_posenc.adapters.retriever import Retriever
-from keras_posenc.adapters.sides import Sides, check_opening, stored_opening
+from keras_posenc.adapters.sides import Retriever, Sides, check_opening, stored_opening
 
 
 @component

@@ -9,8 +9,7 @@ except ImportError:
 
 from pydantic import PrivateAttr  # LlamaIndex depends on it
 
-from keras_posenc.adapters.retriever import Retriever
-from keras_posenc.adapters.sides import Sides
+from keras_posenc.adapters.sides import Retriever, Sides
 
 
 class LlamaIndexEmbedding(BaseEmbedding):

@@ -5,8 +5,7 @@ A batch is a dict of arrays, a table of pyarrow or a data frame of pandas, and s
 
 import numpy as np
 
-from keras_posenc.adapters.predictions import PredictionColumns
-from keras_posenc.adapters.sides import Sides
+from keras_posenc.adapters.sides import PredictionColumns, Sides
 
 
 class RayEmbedder:

@@ -1,4 +1,4 @@
-"""One opened model for queries and for documents, each with the prompt of its side."""
+"""What adapters share: a model for queries and documents, retrieval, columns of predictions."""
 
 import pathlib
 
@@ -7,9 +7,14 @@ import numpy as np
 from keras_posenc.retrieval.dense.chunks import chunk_spans
 from keras_posenc.retrieval.dense.late_chunking import ChunkVectors, embed_spans
 from keras_posenc.retrieval.embedders import open_embedder
-from keras_posenc.retrieval.identity import identity_of, plain
+from keras_posenc.retrieval.embedding_record import identity_of, plain
 from keras_posenc.retrieval.readings import LateSpans
+from keras_posenc.retrieval.search import search
+from keras_posenc.retrieval.vectors import Vectors
 from keras_posenc.text.documents import texts_of
+from keras_posenc.training.evaluate import predictor
+from keras_posenc.training.finetuning.regress import NumberPrediction
+from keras_posenc.training.saved_models import label_names_of, task_of
 
 
 class Sides:
@@ -116,3 +121,97 @@ def one_per_text(found, count):
     sums = np.zeros((count, found.vectors.shape[1]), "float32")
     np.add.at(sums, found.texts, found.vectors)
     return sums / np.bincount(found.texts, minlength=count)[:, None]
+
+
+def column_types(model):
+    """{column: type} of the predictions of a directory, whose model is not loaded.
+
+    The columns are those that the command line writes: `label` and `probability` of a classifier,
+    `labels` of several classes per text, `value` or `value_1`, `value_2` ... of numbers.
+    """
+    task = task_of(model).name
+    if task == "classify":
+        return {"label": str, "probability": float}
+    if task == "multilabel":
+        return {"labels": list}
+    if task == "regress":
+        return dict.fromkeys(label_names_of(model), float)
+    instead = "keras_posenc.training.predict(..., output=, part_size=, shard=)"
+    instead = "RayEmbedder or spark_embedder" if task == "embed" else instead
+    raise ValueError(
+        "`model` must be of task classify, multilabel or regress, whose predictions are a row of "
+        f"values per text. Received: {model}, of task {task!r}. Use {instead}."
+    )
+
+
+class PredictionColumns:
+    """An opened model whose predictions are columns.
+
+    Args:
+        model, **opening: of `load_finetuned`.
+    """
+
+    def __init__(self, model, **opening):
+        self.types = column_types(model)
+        self.predict = predictor(directory=model, **opening)
+
+    def of(self, texts):
+        """{column: list of values}, with a value for each text."""
+        predictions = self.predict(texts, verbose=0) if texts else []
+        rows = [_values(prediction) for prediction in predictions]
+        return {name: [row[n] for row in rows] for n, name in enumerate(self.types)}
+
+
+def _values(prediction):
+    if isinstance(prediction, NumberPrediction):
+        return prediction.values
+    return [getattr(prediction, name) for name in prediction.columns()]
+
+
+class Retriever:
+    """Searches again and again in what `embed` wrote, chunks included.
+
+    Args:
+        model: str or path of the directory that made the vectors, or what `open_embedder` returned.
+        vectors: as in `search`.
+        **options: of `search`, such as `scoring`, `top_k`, `only`, `texts` and `per_document`.
+
+    Example:
+
+    >>> vectors = embed("all-MiniLM-L6-v2", ["A boat.", "A car."], verbose=0)
+    >>> found = Retriever("all-MiniLM-L6-v2", vectors, texts=["A boat.", "A car."], top_k=1)
+    >>> [text for text, _, _ in found.find("ship")]
+    ['A boat.']
+    """
+
+    def __init__(self, model, vectors, **options):
+        self._vectors, self._options = Vectors.of(vectors), {"verbose": 0, **options}
+        is_open = hasattr(model, "encode_queries")
+        self._model = model if is_open else self._vectors.open_embedder(model)
+
+    def find(self, query, **options):
+        """Searches for one query.
+
+        Args:
+            query: str.
+            **options: of `search`, in place of those that the retriever has; None is left out.
+
+        Returns:
+            list of (text, score, metadata): the id, the place of a chunk, its title and the scores
+                by vectors and by words.
+
+        Raises:
+            ValueError: if the texts are neither given nor found.
+        """
+        given = {name: value for name, value in options.items() if value is not None}
+        rows = search(self._model, self._vectors, query, **{**self._options, **given})
+        if rows and "text" not in rows[0]:
+            raise ValueError(
+                "A retriever needs the texts of its vectors: give them as `texts`, or keep the "
+                "file that was embedded unchanged beside the vectors. Received: texts=None"
+            )
+        left_out = ("query", "rank", "score", "text", "matches")
+        return [
+            (row["text"], row["score"], {k: row[k] for k in row if k not in left_out})
+            for row in rows
+        ]

@@ -10,8 +10,7 @@ try:
 except ImportError:
     raise ImportError("This adapter needs Spark: pip install pyspark pandas pyarrow") from None
 
-from keras_posenc.adapters.predictions import PredictionColumns, column_types
-from keras_posenc.adapters.sides import Sides
+from keras_posenc.adapters.sides import PredictionColumns, Sides, column_types
 
 TYPES = {str: "string", float: "double", list: "array<string>"}
 

@@ -7,8 +7,8 @@ import math
 from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.checkpoints.load import Loader
 from keras_posenc.files.untrusted import shorten
+from keras_posenc.folders.download import from_hub
 from keras_posenc.folders.folder import Folder
-from keras_posenc.folders.hub_names import from_hub
 from keras_posenc.folders.huggingface import CONFIG_NAMES, config_name
 from keras_posenc.models.config_file import read_config
 from keras_posenc.models.config_size import check_size, fit_labels

@@ -9,7 +9,7 @@ Some private names are not here, because a class inherits them:
 
 - The trainers in `jax.py`, `jax_processes.py` and `tensorflow.py` replace and call private methods
   of Keras' trainers, and set their attributes.
-- `training/adamw.py` replaces `_apply_weight_decay` and `_backend_update_step` of Keras'
+- `training/optimizer.py` replaces `_apply_weight_decay` and `_backend_update_step` of Keras'
   optimizers.
 
 `torch_calls.py` also reads private names of PyTorch: the hooks of its modules.

@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_posenc.checkpoints.checkpoint import Checkpoint
 from keras_posenc.files.untrusted import quote, shorten
-from keras_posenc.folders.hub_names import from_hub
+from keras_posenc.folders.download import from_hub
 from keras_posenc.folders.lora import CONFIG
 
 PREFIX = "base_model.model."

@@ -17,11 +17,10 @@ from keras_posenc.checkpoints.tensorflow_file import read_tensorflow
 from keras_posenc.checkpoints.torch_file import read_torch
 from keras_posenc.files.untrusted import check_file, check_pointer, quote, shorten
 from keras_posenc.folders import lora
+from keras_posenc.folders.download import from_hub
 from keras_posenc.folders.folder import Folder
-from keras_posenc.folders.hub_names import from_hub
-from keras_posenc.folders.huggingface import weights_file
+from keras_posenc.folders.huggingface import read_index, weights_file
 from keras_posenc.folders.keras_hub import SHARDS, WEIGHTS
-from keras_posenc.folders.shards import read_index
 
 # How files begin that are often found in place of a checkpoint.
 STRANGERS = {

@@ -7,13 +7,12 @@ import os
 import sys
 
 from keras_posenc.cli.arguments import parser
-from keras_posenc.cli.files import check_files
-from keras_posenc.cli.interrupts import interruptible
+from keras_posenc.cli.guards import check_files, interruptible
 from keras_posenc.cli.programs import PROGRAMS
 from keras_posenc.cli.wording import in_options, warning_in_options
 from keras_posenc.files.untrusted import check_name, shorten, visible_lines
 from keras_posenc.files.writing import named
-from keras_posenc.keras_support.installed import import_keras
+from keras_posenc.keras_support.lazy import import_keras
 
 DIVIDE = "--xla_force_host_platform_device_count"
 STDOUT, STDERR = "standard output", "standard error"

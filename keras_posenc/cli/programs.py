@@ -4,7 +4,8 @@ import pathlib
 import sys
 
 from keras_posenc.cli.commands import OPTIMIZER, SOURCE, TASK_CLASSES
-from keras_posenc.cli.python_text import (
+from keras_posenc.cli.signatures import describe
+from keras_posenc.cli.wording import (
     Name,
     call,
     indented,
@@ -12,7 +13,6 @@ from keras_posenc.cli.python_text import (
     program,
     replace_file,
 )
-from keras_posenc.cli.signatures import describe
 from keras_posenc.files.writing import is_same
 
 PREDICTIONS = (".csv", ".tsv", ".jsonl")

@@ -2,7 +2,7 @@
 
 from keras_posenc.files import saved_records as e
 from keras_posenc.files.untrusted import read_json
-from keras_posenc.folders.hub_names import from_hub
+from keras_posenc.folders.download import from_hub
 
 # Where a directory has the settings: of a model for a task, and of any other.
 LABELS, SETTINGS = "labels.json", "text_model.json"

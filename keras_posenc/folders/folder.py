@@ -3,18 +3,19 @@
 import contextlib
 import dataclasses
 import functools
+import hashlib
 import os
 import pathlib
 
 from keras_posenc.files.untrusted import MOST_JSON, check_inside, check_name, read_bytes, read_json
 from keras_posenc.folders import huggingface, lora, sentence_transformers
-from keras_posenc.folders.download import local_path
+from keras_posenc.folders.download import from_hub, local_path
 from keras_posenc.folders.finetuned import is_finetuned, read_finetuned
-from keras_posenc.folders.fingerprint import fingerprint
-from keras_posenc.folders.hub_names import from_hub
 from keras_posenc.folders.keras_hub import is_preset
+from keras_posenc.folders.sentence_transformers import module_folders
 from keras_posenc.folders.written import RESULTS
 
+WEIGHTS = (".safetensors", ".bin", ".keras", ".h5")
 FILE, DIRECTORY, OTHER, LINK = "file", "directory", "other", "link to "
 
 
@@ -45,6 +46,31 @@ def open_folder(path):
     if folder.is_directory or beginning and any(n.startswith(beginning) for n in folder.names()):
         return folder
     raise FileNotFoundError(f"There is no model at {folder}.{from_hub(folder)}")
+
+
+def _fingerprint(folder):
+    """A hash of the weights of a model and its modules, the same for copies; None without such
+    files."""
+    folders = [folder] if folder.file else module_folders(folder)
+    files = {file for each in folders for file in each.weights}
+    if files:
+        return hash_of(files)
+    return hash_of_all(folder.path) if folder.is_directory else None
+
+
+def hash_of_all(directory):
+    """The same of all files with weights below a directory, also of those that nothing reads."""
+    files = [path for path in directory.rglob("*") if path.is_file()]
+    return hash_of(path for path in files if path.suffix in WEIGHTS or ".data-" in path.name)
+
+
+def hash_of(files):
+    """A hash of the contents of files, in any order."""
+    digests = []
+    for path in files:
+        with open(path, "rb") as file:
+            digests.append(hashlib.file_digest(file, "sha256").hexdigest())
+    return hashlib.sha256("".join(sorted(digests)).encode()).hexdigest()[:16]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,7 +161,7 @@ class Folder:
     activation = functools.cached_property(sentence_transformers.read_activation)
     base = functools.cached_property(lora.base_of)
     finetuned = functools.cached_property(read_finetuned)
-    fingerprint = functools.cached_property(fingerprint)
+    fingerprint = functools.cached_property(_fingerprint)
 
     @property
     def adapter(self):

@@ -3,7 +3,7 @@
 import os
 
 from keras_posenc.files.untrusted import check_name, quote
-from keras_posenc.folders.hub_names import from_hub
+from keras_posenc.folders.download import from_hub
 from keras_posenc.folders.huggingface import config_name
 
 CONFIG = "adapter_config.json"

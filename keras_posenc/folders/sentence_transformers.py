@@ -3,8 +3,8 @@
 import typing
 
 from keras_posenc.files.untrusted import parse_json, quote, shorten
-from keras_posenc.folders.hub_names import from_hub
-from keras_posenc.folders.shards import is_plain
+from keras_posenc.folders.download import from_hub
+from keras_posenc.folders.huggingface import is_plain
 
 MODULES = "modules.json"
 MODEL_CONFIG = "config_sentence_transformers.json"  # the settings of a whole model

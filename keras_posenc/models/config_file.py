@@ -7,8 +7,8 @@ from keras_posenc.checkpoints.keras_hub.reading import read_preset_config
 from keras_posenc.checkpoints.quantized import check_config as check_quantized
 from keras_posenc.encodings import get as get_encoding
 from keras_posenc.files.untrusted import parse_json, quote, read_bytes, shorten
+from keras_posenc.folders.download import from_hub
 from keras_posenc.folders.folder import Folder
-from keras_posenc.folders.hub_names import from_hub
 from keras_posenc.folders.huggingface import CONFIG_NAMES, config_name
 from keras_posenc.folders.keras_hub import is_preset
 from keras_posenc.layers import activations

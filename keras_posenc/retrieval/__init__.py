@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from keras_posenc.retrieval.late_interaction.vectors import MultiVectors, maxsim
     from keras_posenc.retrieval.readings import Chunks, LateChunks, LateSpans, Passages
     from keras_posenc.retrieval.rerank import rerank
-    from keras_posenc.retrieval.results import search_table
-    from keras_posenc.retrieval.search import search
+    from keras_posenc.retrieval.search import search, search_table
     from keras_posenc.retrieval.sparse.embedder import SparseEmbedder
     from keras_posenc.retrieval.sparse.vectors import SparseVectors
     from keras_posenc.retrieval.vectors import Vectors, describe_vectors

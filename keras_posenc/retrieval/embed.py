@@ -11,12 +11,10 @@ import numpy as np
 from keras_posenc.arguments import checks
 from keras_posenc.processes.devices import check_pool, on_devices, processes_of
 from keras_posenc.processes.pool import computing
-from keras_posenc.processes.shards import read_shard
-from keras_posenc.processes.together import is_first
+from keras_posenc.processes.together import is_first, read_shard
 from keras_posenc.retrieval.embedders import Opening
-from keras_posenc.retrieval.embedding_record import EmbeddingRecord
+from keras_posenc.retrieval.embedding_record import EmbeddingRecord, identity_of, plain
 from keras_posenc.retrieval.former import former_arguments
-from keras_posenc.retrieval.identity import identity_of, plain
 from keras_posenc.retrieval.readings import Chunks, LateSpans, reading_of
 from keras_posenc.retrieval.vector_files import check_output, ids_of, json_lines, write_vectors
 from keras_posenc.text import read_texts

@@ -8,7 +8,7 @@ from keras_posenc.models.extension import Extension
 from keras_posenc.text import Tokenizer
 from keras_posenc.text.truncation import LOGGER
 from keras_posenc.training.saved_models import load_finetuned
-from keras_posenc.training.vocabulary_check import check_table, padding_id
+from keras_posenc.training.source import check_table, padding_id
 
 
 def read_encoder(transformer, *, max_length, extension, pair=False):

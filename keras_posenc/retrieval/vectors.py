@@ -11,10 +11,9 @@ from keras_posenc.arguments import checks
 from keras_posenc.metrics.scores import unit_rows
 from keras_posenc.retrieval.dense.codes import CodedVectors
 from keras_posenc.retrieval.dense.late_chunking import ChunkVectors
-from keras_posenc.retrieval.embedders import Opening
+from keras_posenc.retrieval.embedders import Opening, opening_for
 from keras_posenc.retrieval.embedding_record import read_record, recorded_lengths
 from keras_posenc.retrieval.late_interaction.vectors import MultiVectors, maxsim
-from keras_posenc.retrieval.made_by import opening_for
 from keras_posenc.retrieval.nearest import (
     check_scores,
     check_width,
@@ -24,8 +23,7 @@ from keras_posenc.retrieval.nearest import (
     products_of,
 )
 from keras_posenc.retrieval.sparse.vectors import SparseVectors
-from keras_posenc.retrieval.stored_vectors import read_vectors
-from keras_posenc.retrieval.vector_files import check_output, write_vectors
+from keras_posenc.retrieval.vector_files import check_output, read_vectors, write_vectors
 
 # How many vectors are found by their codes: times as many as are asked for, and at least so many.
 CANDIDATES, FEWEST = 10, 100

@@ -6,8 +6,7 @@ import numpy as np
 from keras_posenc import backend
 from keras_posenc.arguments import checks
 from keras_posenc.arguments.aliases import check_arguments
-from keras_posenc.processes.epoch import Reading
-from keras_posenc.processes.replicas import fill_batch, filled_size, share_of
+from keras_posenc.processes.replicas import Reading, fill_batch, filled_size, share_of
 from keras_posenc.text.batch_plan import plan_batches
 from keras_posenc.text.buckets import epoch_batches
 from keras_posenc.text.encoded_texts import EncodedTexts, encode_texts

@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from keras_posenc.metrics.answers import answer_f1, exact_match
     from keras_posenc.metrics.entities import entities, entity_scores
     from keras_posenc.metrics.scores import pearson, spearman
-    from keras_posenc.training.adamw import FusedAdamW
     from keras_posenc.training.averaging import average_checkpoints
     from keras_posenc.training.contextual.contextualize import Contextualized, contextualize
     from keras_posenc.training.contextual.pronouns import LANGUAGES, Language, Pronoun
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from keras_posenc.training.finetuning.regress import Regress
     from keras_posenc.training.finetuning.tag import Tag
     from keras_posenc.training.gradients import gradient
-    from keras_posenc.training.optimizer import LayerwiseAdamW, adamw, rates_by_depth
+    from keras_posenc.training.optimizer import FusedAdamW, LayerwiseAdamW, adamw, rates_by_depth
     from keras_posenc.training.optimizer_settings import Optimizer
     from keras_posenc.training.prediction_table import predictions_table, write_predictions
     from keras_posenc.training.pretrain import pretrain, pretrain_summary

@@ -9,7 +9,7 @@ import pathlib
 from keras_posenc.arguments import checks
 from keras_posenc.files.untrusted import cell, json_line, quote, visible
 from keras_posenc.files.writing import write_text
-from keras_posenc.processes.shards import read_shard
+from keras_posenc.processes.together import read_shard
 from keras_posenc.text.files import READERS, ids_in, read_rows
 from keras_posenc.text.tagged import COLUMNS as WORD_COLUMNS
 from keras_posenc.training.finetuning.tag import TagPrediction

@@ -28,7 +28,7 @@ from keras_posenc.training.cached_texts import cached_tokens
 from keras_posenc.training.finetuning.task import POOLS, RowPerText
 from keras_posenc.training.finetuning.tasks import TASKS
 from keras_posenc.training.progress import BatchProgress
-from keras_posenc.training.vocabulary_check import check_max_length, check_table
+from keras_posenc.training.source import check_max_length, check_table
 
 INPUTS = ("token_ids", "segment_ids")
 FIELDS = {  # of a file, and what they are called here

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from keras_posenc.adapters import RayEmbedder, RayPredictor
-from keras_posenc.adapters.predictions import PredictionColumns, column_types
+from keras_posenc.adapters.sides import PredictionColumns, column_types
 from keras_posenc.retrieval import open_embedder
 from keras_posenc.training import finetune, load_finetuned, predict
 

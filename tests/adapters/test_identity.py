@@ -11,7 +11,7 @@ import pytest
 
 from keras_posenc.adapters import Sides
 from keras_posenc.retrieval import open_embedder
-from keras_posenc.retrieval.identity import identity_of
+from keras_posenc.retrieval.embedding_record import identity_of
 from keras_posenc.training import TextModel
 
 pytestmark = [pytest.mark.once, pytest.mark.filterwarnings("ignore")]

@@ -17,7 +17,7 @@ import keras_posenc
 from keras_posenc import cli
 from keras_posenc.cli import interrupts, main
 from keras_posenc.cli.arguments import parser
-from keras_posenc.cli.files import check_files
+from keras_posenc.cli.guards import check_files
 from keras_posenc.cli.wording import in_options
 from keras_posenc.files.untrusted import CONTROLS
 

@@ -21,7 +21,7 @@ from keras_posenc import (
 from keras_posenc.heads import MaskedPooling
 from keras_posenc.models.pooling import POOLINGS
 from keras_posenc.retrieval import LateSpans, open_embedder
-from keras_posenc.retrieval.prediction import predicted
+from keras_posenc.retrieval.embedder import predicted
 from keras_posenc.text import truncation
 
 TEXTS = ["w1 w2 w3 w4 w5 w6 w7", "w8", "w9 w1 w9", "w2 w3"]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from keras_posenc.retrieval.found_texts import found_texts
+from keras_posenc.retrieval.passages import found_texts
 
 pytestmark = pytest.mark.once
 COUNT = 2500

@@ -8,9 +8,8 @@ import pytest
 
 from keras_posenc import embed
 from keras_posenc.retrieval import LateInteraction, SparseEmbedder, Vectors, search, search_table
-from keras_posenc.retrieval.words.index import WordIndex, index_path
+from keras_posenc.retrieval.words.index import WordIndex, index_path, places_of, words_of
 from keras_posenc.retrieval.words.scoring import Scoring
-from keras_posenc.retrieval.words.split import places_of, words_of
 
 pytest.importorskip("bm25s")
 pytestmark = pytest.mark.once

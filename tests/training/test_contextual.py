@@ -19,16 +19,14 @@ from keras_posenc.folders.sentence_transformers import read_modules, read_poolin
 from keras_posenc.folders.written import sentence_transformers_files, with_pooling
 from keras_posenc.retrieval import embed_spans, open_embedder
 from keras_posenc.training import contextual_summary, contextualize, finetune, runs
-from keras_posenc.training.contextual.batches import CopyBatches
+from keras_posenc.training.contextual.batches import CopyBatches, Prompted
 from keras_posenc.training.contextual.copies import COPIES, PASSAGES, draw
 from keras_posenc.training.contextual.corpus import Corpus
 from keras_posenc.training.contextual.measure import Measure, cases
 from keras_posenc.training.contextual.model import ContextualModel
-from keras_posenc.training.contextual.prompted import Prompted
 from keras_posenc.training.contextual.pronouns import language_of
-from keras_posenc.training.contextual.sentences import sentences_of
+from keras_posenc.training.contextual.sentences import sentences_of, words_in
 from keras_posenc.training.contextual.training import ContextualTraining
-from keras_posenc.training.contextual.words import words_in
 from keras_posenc.training.stretching.windows import Reader
 
 

@@ -9,9 +9,9 @@ from contextual_texts import OPENING, SHORT, TEXTS, write_embedder
 
 from keras_posenc import Tokenizer, build_transformer_model, save_checkpoint
 from keras_posenc.training import contextualize
+from keras_posenc.training.contextual.batches import Prompted
 from keras_posenc.training.contextual.corpus import Corpus
 from keras_posenc.training.contextual.measure import Measure
-from keras_posenc.training.contextual.prompted import Prompted
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from keras_posenc.cli import main
 from keras_posenc.retrieval import embed_spans, open_embedder
 from keras_posenc.text.groups import read_groups
 from keras_posenc.training import Embed, evaluate, finetune, load_finetuned, predict
-from keras_posenc.training.finetuning.embedding_measures import distilled, ranked
+from keras_posenc.training.finetuning.embedding_losses import distilled, ranked
 from keras_posenc.training.finetuning.tasks import TASKS
 
 OPTIONS = {

@@ -6,8 +6,13 @@ from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads import classifier
 from keras_posenc.models.seq2seq import build_encoder_decoder
 from keras_posenc.training import Optimizer
-from keras_posenc.training.adamw import FusedAdamW
-from keras_posenc.training.optimizer import LayerwiseAdamW, adamw, decays, rates_by_depth
+from keras_posenc.training.optimizer import (
+    FusedAdamW,
+    LayerwiseAdamW,
+    adamw,
+    decays,
+    rates_by_depth,
+)
 
 
 def small_model():

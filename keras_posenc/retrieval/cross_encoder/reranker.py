@@ -14,10 +14,9 @@ from keras_posenc.folders.sentence_transformers import (
 )
 from keras_posenc.folders.written import sentence_transformers_files
 from keras_posenc.models.factory import build_transformer_model
-from keras_posenc.retrieval.embedder import Embedder, remembered
+from keras_posenc.retrieval.embedder import Embedder, ranked, remembered
 from keras_posenc.retrieval.former import former_arguments
 from keras_posenc.retrieval.opening import choose_prompt, open_finetuned, read_encoder
-from keras_posenc.retrieval.prediction import ranked
 from keras_posenc.retrieval.readings import is_late, reading_of
 from keras_posenc.retrieval.saving import save_as_read
 from keras_posenc.text import TextBatches

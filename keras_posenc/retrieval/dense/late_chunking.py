@@ -11,7 +11,7 @@ from keras_posenc.files.untrusted import quote
 from keras_posenc.models.model import model_on
 from keras_posenc.models.pooling import MaskedPooling
 from keras_posenc.processes.replicas import fill, filled_size
-from keras_posenc.retrieval.prediction import predicted
+from keras_posenc.retrieval.embedder import predicted
 from keras_posenc.text.documents import check_list
 from keras_posenc.training.stretching.windows import most_central, window_starts
 

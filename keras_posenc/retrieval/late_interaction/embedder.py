@@ -9,7 +9,7 @@ from keras_posenc.files.untrusted import quote
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads import features_of
 from keras_posenc.models.sentence_embedding import NORMALIZE, with_modules
-from keras_posenc.retrieval.embedder import Embedder, remembered
+from keras_posenc.retrieval.embedder import Embedder, predicted, remembered
 from keras_posenc.retrieval.former import former_arguments
 from keras_posenc.retrieval.late_interaction.files import (
     PROJECTION,
@@ -21,7 +21,6 @@ from keras_posenc.retrieval.late_interaction.files import (
 from keras_posenc.retrieval.late_interaction.training_model import late_interaction
 from keras_posenc.retrieval.late_interaction.vectors import MultiVectors, maxsim
 from keras_posenc.retrieval.opening import read_encoder
-from keras_posenc.retrieval.prediction import predicted
 from keras_posenc.retrieval.saving import layer_arrays, module_arrays, save_as_read
 from keras_posenc.text import TextBatches
 from keras_posenc.text.documents import kind_of_all

@@ -20,8 +20,8 @@ from keras_posenc.text import Texts
 from keras_posenc.text.documents import check_list
 from keras_posenc.text.files import read_long_texts
 from keras_posenc.text.truncation import LOGGER
+from keras_posenc.training.contextual.batches import Prompted
 from keras_posenc.training.contextual.corpus import Corpus
-from keras_posenc.training.contextual.prompted import Prompted
 from keras_posenc.training.contextual.pronouns import LANGUAGES, language_of
 from keras_posenc.training.contextual.recipe import ContextualRecipe
 from keras_posenc.training.contextual.training import ContextualTraining

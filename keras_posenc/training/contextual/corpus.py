@@ -7,8 +7,12 @@ import numpy as np
 
 from keras_posenc.text.same_texts import text_numbers
 from keras_posenc.training.contextual.names import name_pattern, names_in, without_name
-from keras_posenc.training.contextual.sentences import sentences_of
-from keras_posenc.training.contextual.words import without_word, word_pattern, words_in
+from keras_posenc.training.contextual.sentences import (
+    sentences_of,
+    without_word,
+    word_pattern,
+    words_in,
+)
 
 # Tokens of a sentence that introduces a name or begins a passage.
 INTRODUCTION, SENTENCE = 64, 32

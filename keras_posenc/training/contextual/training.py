@@ -13,7 +13,7 @@ from keras_posenc.training.contextual.model import NEAR, ContextualModel
 from keras_posenc.training.contextual.summary import left_out_summary
 from keras_posenc.training.progress import printer
 from keras_posenc.training.runs import take_steps
-from keras_posenc.training.stretching.pair import Pair
+from keras_posenc.training.stretching.stretch_recipe import Pair
 from keras_posenc.training.stretching.windows import Reader, one_segment
 
 DISTANCES = (400, 800, 1600)  # tokens back to the name, of what is measured

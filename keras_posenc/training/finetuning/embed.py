@@ -17,8 +17,13 @@ from keras_posenc.text.decoding import FilePart
 from keras_posenc.text.groups import read_groups
 from keras_posenc.text.labels import TextNumbers
 from keras_posenc.text.same_texts import text_numbers
-from keras_posenc.training.finetuning.embedding_losses import check_loss, loss_of
-from keras_posenc.training.finetuning.embedding_measures import distilled, ranked, scored
+from keras_posenc.training.finetuning.embedding_losses import (
+    check_loss,
+    distilled,
+    loss_of,
+    ranked,
+    scored,
+)
 from keras_posenc.training.finetuning.passages import (
     check_passage,
     encode_passages,

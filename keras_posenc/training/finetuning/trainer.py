@@ -25,10 +25,10 @@ from keras_posenc.training.finetuning.baselines import Baselines
 from keras_posenc.training.finetuning.recipe import metrics_error
 from keras_posenc.training.progress import BatchProgress, Progress, printer
 from keras_posenc.training.runs import check_loss
+from keras_posenc.training.source import padding_id
 from keras_posenc.training.text_model import TextModel
 from keras_posenc.training.trainable import choose_trainable, trainable_weights
 from keras_posenc.training.training_state import check_space, load_arrays, load_state, save_state
-from keras_posenc.training.vocabulary_check import padding_id
 
 # What a row of the history has that is no measure.
 COUNTED = ("epoch", "max_length", "steps", "seconds")

@@ -9,11 +9,10 @@ from keras_posenc.backend.seeding import set_random_seed
 from keras_posenc.processes.replicas import fill, share_of
 from keras_posenc.training.progress import printer
 from keras_posenc.training.runs import take_steps
-from keras_posenc.training.stretching.context import HeldOutText, context_kept
 from keras_posenc.training.stretching.feature_losses import FeatureDistance, agreement
-from keras_posenc.training.stretching.pair import Pair
+from keras_posenc.training.stretching.stretch_recipe import Pair
 from keras_posenc.training.stretching.stretch_report import agreement_table, by_piece
-from keras_posenc.training.stretching.windows import Reader, one_segment
+from keras_posenc.training.stretching.windows import HeldOutText, Reader, context_kept, one_segment
 
 TEST_TEXTS = 2
 
