@@ -5,7 +5,7 @@ from keras_posenc.analysis.about import write_run_page
 from keras_posenc.analysis.page import details, escaped, picture, section, table
 from keras_posenc.analysis.run_files import ORIGIN, STEPS, read_metrics
 from keras_posenc.files import saved_records as e
-from keras_posenc.training.contextual.summary import WAYS, left_out_summary
+from keras_posenc.training.summary import WAYS, left_out_summary
 
 LEAST = 0.95  # rank correlation with the original, below which sentences have changed places
 ROW = {"tokens": e.count, **dict.fromkeys(WAYS, e.score)}

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from keras_posenc.training.averaging import average_checkpoints
     from keras_posenc.training.contextual.contextualize import Contextualized, contextualize
     from keras_posenc.training.contextual.pronouns import LANGUAGES, Language, Pronoun
-    from keras_posenc.training.contextual.summary import contextual_summary
     from keras_posenc.training.curriculum_batches import CurriculumBatches
     from keras_posenc.training.evaluate import evaluate, predict
     from keras_posenc.training.finetuning.answer import Answer
@@ -25,13 +24,19 @@ if TYPE_CHECKING:
     from keras_posenc.training.optimizer import FusedAdamW, LayerwiseAdamW, adamw, rates_by_depth
     from keras_posenc.training.optimizer_settings import Optimizer
     from keras_posenc.training.prediction_table import predictions_table, write_predictions
-    from keras_posenc.training.pretrain import pretrain, pretrain_summary
+    from keras_posenc.training.pretrain import pretrain
     from keras_posenc.training.saved_models import load_finetuned, load_text_model
     from keras_posenc.training.schedules import LinearWarmup, Noam, cosine_warmup
     from keras_posenc.training.source import Source
     from keras_posenc.training.stretching.stretch import Stretched, stretch
-    from keras_posenc.training.stretching.stretch_report import stretch_summary
-    from keras_posenc.training.summary import summary, to_jsonl, to_tsv
+    from keras_posenc.training.summary import (
+        contextual_summary,
+        pretrain_summary,
+        stretch_summary,
+        summary,
+        to_jsonl,
+        to_tsv,
+    )
     from keras_posenc.training.text_model import TextModel
 
 __all__ = [

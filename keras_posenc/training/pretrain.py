@@ -11,7 +11,6 @@ from keras_posenc.training.recipe import Recipe
 from keras_posenc.training.runs import run_once, whence
 from keras_posenc.training.settings import former_settings, renamed
 from keras_posenc.training.source import FORMER_SOURCE
-from keras_posenc.training.summary import of_metrics
 
 KEYS = ("before", "after", "losses")
 
@@ -36,11 +35,6 @@ class PretrainRecipe(Recipe):
         record = super().record(**texts)
         # Its name until version 0.4.
         return {"length": record.pop("max_length"), **record}
-
-    @property
-    def longest(self):
-        """The number of positions that are needed."""
-        return self.max_length
 
 
 @former_settings(
@@ -152,34 +146,3 @@ def pretrain(
     record = recipe.record(texts=texts.digest())
     data = whence(corpus=corpus, validation=validation, text=text, label=label)
     return run_once(output, record, overwrite, verbose, prepare, KEYS, data=data)
-
-
-@of_metrics
-def pretrain_summary(metrics):
-    """Formats the main numbers of `pretrain` as a table.
-
-    Args:
-        metrics: dict, as `pretrain` returns.
-
-    Returns:
-        str.
-
-    Example:
-
-    >>> measured = {"loss": 2.0, "accuracy": 0.5}
-    >>> metrics = {"before": measured, "after": measured, "losses": [2.0, 2.0], "seconds": 1.0}
-    >>> print(pretrain_summary(metrics))
-                      before     after
-    loss               2.000     2.000
-    accuracy           50.0%     50.0%
-    2 steps in 1 s.
-    """
-    before, after = metrics["before"], metrics["after"]
-    return "\n".join(
-        [
-            f"{'':14}{'before':>10}{'after':>10}",
-            f"{'loss':14}{before['loss']:>10.3f}{after['loss']:>10.3f}",
-            f"{'accuracy':14}{before['accuracy']:>10.1%}{after['accuracy']:>10.1%}",
-            f"{len(metrics['losses']):,} steps in {metrics['seconds']:,.0f} s.",
-        ]
-    )

@@ -35,7 +35,6 @@ class Recipe:
         extension: `Extension` or None.
         optimizer: `Optimizer`, or a `keras.optimizers.Optimizer`.
         learning_rate, weight_decay: float, of an `Optimizer` that has none.
-        longest: int, the number of positions that are needed.
     """
 
     learning_rate, weight_decay = None, 0.01
@@ -57,6 +56,11 @@ class Recipe:
         names = [name for name in arguments if name not in (*TEXTS, *RUN)]
         settings = {name: arguments[name] for name in names} | changes
         return cls(**{name: plain(value) for name, value in settings.items()})
+
+    @property
+    def longest(self):
+        """The number of positions that are needed."""
+        return self.max_length
 
     @classmethod
     def usual(cls, settings):

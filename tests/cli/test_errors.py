@@ -15,7 +15,7 @@ from forks import Fork, run_fork
 
 import keras_posenc
 from keras_posenc import cli
-from keras_posenc.cli import interrupts, main
+from keras_posenc.cli import guards, main
 from keras_posenc.cli.arguments import parser
 from keras_posenc.cli.guards import check_files
 from keras_posenc.cli.wording import in_options
@@ -375,9 +375,9 @@ def test_a_backend_that_is_not_there(tmp_path):
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_that_somebody_swallows_is_raised_again(sent, monkeypatch):
-    monkeypatch.setattr(interrupts, "AGAIN_AFTER", 1)
+    monkeypatch.setattr(guards, "AGAIN_AFTER", 1)
     before = signal.getsignal(sent)
-    with pytest.raises(KeyboardInterrupt), interrupts.interruptible():
+    with pytest.raises(KeyboardInterrupt), guards.interruptible():
         try:
             os.kill(os.getpid(), sent)
             time.sleep(10)

@@ -32,10 +32,6 @@ class ContextualRecipe(StretchRecipe):
     def usual(cls, settings):
         return {"learning_rate": 5e-5, "weight_decay": cls.weight_decay}
 
-    @property
-    def longest(self):
-        return self.max_length
-
     def options(self, config):
         arguments = {}
         if config.beyond_table(self.max_length) is not None:

@@ -10,11 +10,11 @@ from keras_posenc.training.contextual.batches import CopyBatches
 from keras_posenc.training.contextual.copies import COPIES, draw
 from keras_posenc.training.contextual.measure import Measure, cases
 from keras_posenc.training.contextual.model import NEAR, ContextualModel
-from keras_posenc.training.contextual.summary import left_out_summary
 from keras_posenc.training.progress import printer
 from keras_posenc.training.runs import take_steps
 from keras_posenc.training.stretching.stretch_recipe import Pair
 from keras_posenc.training.stretching.windows import Reader, one_segment
+from keras_posenc.training.summary import left_out_summary
 
 DISTANCES = (400, 800, 1600)  # tokens back to the name, of what is measured
 ROOM = 200  # tokens for what stands before and behind

@@ -11,10 +11,12 @@ from keras_posenc.training.progress import printer
 from keras_posenc.training.runs import take_steps
 from keras_posenc.training.stretching.feature_losses import FeatureDistance, agreement
 from keras_posenc.training.stretching.stretch_recipe import Pair
-from keras_posenc.training.stretching.stretch_report import agreement_table, by_piece
 from keras_posenc.training.stretching.windows import HeldOutText, Reader, context_kept, one_segment
 
 TEST_TEXTS = 2
+# Of the old length: how many pieces the agreement by position has.
+PIECES = 4
+MEASURES = ("before", "after", "teacher")
 
 
 class Distillation:
@@ -97,3 +99,33 @@ class Distillation:
     def save(self, folder):
         """Writes the checkpoint and what belongs to it."""
         self.pair.save(folder, self.recipe.max_length, self.corpus.tokenizer, self.other_files)
+
+
+def by_piece(cosines, old_length):
+    """Averages cosines (T,) over pieces whose length is a fraction of the old length."""
+    size = max(1, old_length // PIECES)
+    return [round(float(cosines[i : i + size].mean()), 5) for i in range(0, len(cosines), size)]
+
+
+def agreement_table(old_length, length, **measures):
+    """A dict of the agreement by position: a row for each piece, and means within and beyond the
+    old length. `measures` are lists of cosines by piece, for each of `MEASURES`.
+
+    Example:
+
+    >>> table = agreement_table(4, 5, before=[0.5] * 5, after=[0.75] * 5, teacher=[1.0] * 5)
+    >>> table["beyond"], table["agreement"][-1]["from"]
+    ({'before': 0.5, 'after': 0.75, 'teacher': 1.0}, 4)
+    """
+    size = max(1, old_length // PIECES)
+    rows = [
+        {"from": i * size, "to": min((i + 1) * size, length)}
+        | dict(zip(MEASURES, cosines, strict=True))
+        for i, cosines in enumerate(zip(*(measures[name] for name in MEASURES), strict=True))
+    ]
+    parts = {"within": rows[:PIECES], "beyond": rows[PIECES:]}
+    means = {
+        part: {name: round(float(np.mean([row[name] for row in some])), 4) for name in MEASURES}
+        for part, some in parts.items()
+    }
+    return {**means, "agreement": rows}

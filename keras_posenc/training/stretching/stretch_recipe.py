@@ -45,11 +45,6 @@ class StretchRecipe(Recipe):
         # The names until version 0.4, which also had a training that kept something else.
         return {"length": record.pop("max_length"), "keep": "features", **record}
 
-    @property
-    def longest(self):
-        """The number of positions that are needed."""
-        return self.max_length
-
     def options(self, config):
         """Returns the keywords of `build_transformer_model` for the stretched encoder.
 
