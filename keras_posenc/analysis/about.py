@@ -6,15 +6,7 @@ import json
 import pathlib
 
 from keras_posenc.analysis import plot
-from keras_posenc.analysis.page import (
-    code,
-    escaped,
-    pairs,
-    picture,
-    section,
-    table,
-    write_page,
-)
+from keras_posenc.analysis.page import code, escaped, pairs, picture, section, table, write_page
 from keras_posenc.analysis.run_files import read_recipe
 from keras_posenc.models.extension import Extension
 from keras_posenc.training import Optimizer, Source, contextualize, finetune, stretch

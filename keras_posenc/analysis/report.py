@@ -5,14 +5,7 @@ import pathlib
 
 from keras_posenc.analysis import plot
 from keras_posenc.analysis.about import about, settings
-from keras_posenc.analysis.page import (
-    details,
-    escaped,
-    picture,
-    section,
-    table,
-    write_page,
-)
+from keras_posenc.analysis.page import details, escaped, picture, section, table, write_page
 from keras_posenc.analysis.run_files import (
     SCORES,
     SETS,

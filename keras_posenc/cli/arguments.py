@@ -7,13 +7,7 @@ import sys
 import textwrap
 
 from keras_posenc.arguments.aliases import argument_here
-from keras_posenc.cli.commands import (
-    COMMANDS,
-    FLOAT,
-    INT,
-    PLOTS,
-    SPECIAL,
-)
+from keras_posenc.cli.commands import COMMANDS, FLOAT, INT, PLOTS, SPECIAL
 from keras_posenc.cli.options import FEWEST, GROUPS, number_or_none, numbers
 from keras_posenc.cli.signatures import COMPUTED, REQUIRED, Keyword, constant, describe
 from keras_posenc.files.untrusted import visible

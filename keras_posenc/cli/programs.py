@@ -5,14 +5,7 @@ import sys
 
 from keras_posenc.cli.commands import OPTIMIZER, SOURCE, TASK_CLASSES
 from keras_posenc.cli.signatures import describe
-from keras_posenc.cli.wording import (
-    Name,
-    call,
-    indented,
-    literal,
-    program,
-    replace_file,
-)
+from keras_posenc.cli.wording import Name, call, indented, literal, program, replace_file
 from keras_posenc.files.writing import is_same
 
 PREDICTIONS = (".csv", ".tsv", ".jsonl")

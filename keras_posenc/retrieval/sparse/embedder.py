@@ -4,12 +4,7 @@ import numpy as np
 
 from keras_posenc.arguments import checks
 from keras_posenc.files.untrusted import quote
-from keras_posenc.folders.sentence_transformers import (
-    PROMPT_NAMES,
-    SPARSE,
-    read_modules,
-    read_size,
-)
+from keras_posenc.folders.sentence_transformers import PROMPT_NAMES, SPARSE, read_modules, read_size
 from keras_posenc.folders.written import sentence_transformers_files
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.retrieval.embedder import Embedder, predicted, remembered

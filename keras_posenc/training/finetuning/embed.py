@@ -24,17 +24,8 @@ from keras_posenc.training.finetuning.embedding_losses import (
     ranked,
     scored,
 )
-from keras_posenc.training.finetuning.passages import (
-    check_passage,
-    encode_passages,
-    passage_model,
-)
-from keras_posenc.training.finetuning.task import (
-    FinetuneTask,
-    check_finite,
-    pooled,
-    value_names,
-)
+from keras_posenc.training.finetuning.passages import check_passage, encode_passages, passage_model
+from keras_posenc.training.finetuning.task import FinetuneTask, check_finite, pooled, value_names
 
 SCORED = ["score"]
 IN_DOCUMENT = ["query", "document", "passage"]

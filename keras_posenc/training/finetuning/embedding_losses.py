@@ -8,12 +8,7 @@ from keras_posenc.arguments import checks
 from keras_posenc.losses.matryoshka import Matryoshka
 from keras_posenc.losses.passages import PassageRanking
 from keras_posenc.losses.ranking import ListwiseKL, MarginMSE
-from keras_posenc.losses.similarity import (
-    TIE,
-    CoSENT,
-    CosineRegression,
-    MultipleNegativesRanking,
-)
+from keras_posenc.losses.similarity import TIE, CoSENT, CosineRegression, MultipleNegativesRanking
 from keras_posenc.metrics.scores import by_lengths, pearson, spearman, wilson
 
 # Name -> the loss, and which documents it takes.

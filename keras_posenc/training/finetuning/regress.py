@@ -14,12 +14,7 @@ from keras_posenc.text import FloatLabels
 from keras_posenc.text.files import read_table
 from keras_posenc.text.groups import SCORE_NAMES
 from keras_posenc.text.label_columns import numbers_in
-from keras_posenc.training.finetuning.task import (
-    TextTask,
-    check_finite,
-    pooled,
-    value_names,
-)
+from keras_posenc.training.finetuning.task import TextTask, check_finite, pooled, value_names
 
 
 class NumberPrediction(typing.NamedTuple):
