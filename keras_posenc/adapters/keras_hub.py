@@ -15,11 +15,7 @@ from keras_posenc.models.model import model_on
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class TiedEmbedding(keras.layers.Layer):
-    """The token table of a model, as KerasHub's masked-LM head uses it in reverse.
-
-    Args:
-        embedding: the model's layer with the table.
-    """
+    """The token table of a model, as KerasHub's masked-LM head uses it in reverse."""
 
     def __init__(self, embedding, **kwargs):
         super().__init__(**kwargs)

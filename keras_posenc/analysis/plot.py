@@ -130,15 +130,11 @@ def to_svg(figure):
 
 @styled
 def learning_curves(figure, history, steps=(), score="accuracy", title="accuracy"):
-    """Draws loss and a score over the epochs.
+    """Draws loss and a score over the epochs, and the running loss of the steps.
 
-    Args:
-        history: list of dict. One per epoch, with `epoch`, `loss` and, where they exist,
-            `accuracy` or another score, `val_loss` and `val_accuracy`. A `max_length` marks the
-            stages of growing length.
-        steps: list of dict. Each has `epoch` (a fraction, such as 1.25) and `loss`, the running
-            mean since the epoch began.
-        score, title: str. Key of the score, and its name in the figure.
+    `history` has a dict per epoch, with `epoch`, `loss` and, where they exist, the score,
+    `val_loss` and the score of the validation. A `max_length` marks the stages of growing length.
+    `steps` have `epoch`, a fraction such as 1.25, and `loss`, the mean since the epoch began.
     """
     is_share = score == "accuracy"
     loss, accuracy = figure.subplots(1, 2)
@@ -232,10 +228,7 @@ def confusion_matrix(figure, matrix, names):
 def score_by_length(figure, series, score="accuracy", title="accuracy"):
     """Draws a score by document length, with the number of documents, and intervals of shares.
 
-    Args:
-        series: dict, name -> list of dict with the score, as `training.metrics.by_lengths` returns.
-            Shares, drawn in percent, have an "interval".
-        score, title: key of the score, and its name.
+    `series` are results of `by_lengths` by name. Shares, drawn in percent, have an "interval".
     """
     axes = figure.subplots()
     bins = sorted({(group["more_than"], group["up_to"]) for groups in series.values()
@@ -321,11 +314,7 @@ def found_by_distance(figure, rows, ways, chance):
 
 @styled
 def losses(figure, values):
-    """The loss of each step.
-
-    Args:
-        values: list of float.
-    """
+    """The loss of each step."""
     axes = figure.subplots()
     axes.plot(range(1, len(values) + 1), values, color=COLOURS[0], linewidth=1)
     axes.set(xlabel="step", ylabel="loss", ylim=(0, None))
@@ -337,13 +326,8 @@ def _range(more_than, up_to):
 
 @styled
 def length_histogram(figure, series, marks=()):
-    """Draws a histogram of document lengths, on a logarithmic scale.
-
-    Args:
-        series: dict, name -> dict with `edges` and `counts`, as
-            `training.metrics.length_histogram` returns.
-        marks: lengths, in tokens, at which to draw a line: where texts are truncated.
-    """
+    """Draws results of `length_histogram` by name, on a logarithmic scale, with lines where texts
+    are truncated."""
     axes = figure.subplots()
     for index, (name, histogram) in enumerate(series.items()):
         axes.stairs(

@@ -47,11 +47,8 @@ class FinetuneRun:
 
 
 def read_run(directory, name=None):
-    """Reads what `finetune` left in `directory`.
-
-    Raises:
-        FileNotFoundError: if `directory` holds no finished fine-tuning.
-    """
+    """Reads what `finetune` left in `directory`; FileNotFoundError if it holds no finished
+    fine-tuning."""
     directory = pathlib.Path(directory)
     return FinetuneRun(
         name or directory.resolve().name,

@@ -25,7 +25,7 @@ TYPES = {
     "list of str": {"metavar": "NAME", "nargs": "+"},
 }
 # The whole entry of an argument that another run describes.
-SHARED = re.compile(r"as in `(finetune)`\.$")
+SHARED = re.compile(r"as in `(finetune|evaluate)`\.$")
 CHOICES = re.compile(r"[Oo]ne of (\"[^.]*\")")
 # A sentence that argparse's list of the choices makes superfluous.
 ONLY_CHOICES = re.compile(r" One of (\"\w+\"(, | or |\.|$))+$")

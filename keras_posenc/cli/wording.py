@@ -43,11 +43,7 @@ def in_options(text, flags):
 
 @contextlib.contextmanager
 def warning_in_options(flags):
-    """Words warnings, and what is logged, for the command line while a command runs.
-
-    Args:
-        flags: pair of dicts, as for `in_options`.
-    """
+    """Words warnings, and what is logged, for the command line while a command runs."""
     logger = logging.getLogger("keras_posenc")
     handler = logging.Filter()
     handler.filter = functools.partial(_word_record, flags=flags)

@@ -143,11 +143,7 @@ def temporary_folder(parent):
 
 
 def clear_partials(folder):
-    """Removes the temporary folders of processes that were killed.
-
-    Args:
-        folder: `pathlib.Path`.
-    """
+    """Removes the temporary folders of processes that were killed."""
     for path in filter(is_partial, folder.glob(f"{PARTIAL}*")):
         with contextlib.suppress(BlockingIOError, FileNotFoundError), _locked(path, wait=False):
             shutil.rmtree(path, ignore_errors=True)

@@ -47,11 +47,7 @@ def read_config(folder):
 
 
 def weights_file(folder):
-    """The file that the weights are opened by: it has them, or is an index of those that have.
-
-    Raises:
-        FileNotFoundError: if there is none.
-    """
+    """The file that the weights are opened by: it has them, or is an index of those that have."""
     for pattern in WEIGHTS:
         matches = fnmatch.filter(folder.names(), pattern)
         if len(matches) == 1:
@@ -91,11 +87,7 @@ def weight_files(folder):
 
 
 def tokenizer_file(folder):
-    """The file that a tokenizer is made of.
-
-    Raises:
-        FileNotFoundError: if there is none.
-    """
+    """The file that a tokenizer is made of."""
     vocabulary = keras_hub.vocabulary_name(folder)  # beside a tokenizer.json of another kind
     found = [vocabulary] if vocabulary else [name for name in TOKENIZERS if folder.has(name)]
     if found:

@@ -52,11 +52,7 @@ def is_adapter_alone(folder):
 
 
 def weights_file(folder):
-    """The file with the tensors of an adapter.
-
-    Raises:
-        FileNotFoundError: if there is none.
-    """
+    """The file with the tensors of an adapter."""
     name = next((name for name in WEIGHTS if folder.has(name)), None)
     if name is None:
         raise FileNotFoundError(f"No {' or '.join(WEIGHTS)} in {folder}, the directory `adapter`.")

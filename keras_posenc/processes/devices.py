@@ -12,11 +12,7 @@ ALL = "all"
 
 
 def count_of(devices):
-    """The number of devices that `devices` asks for: 1, the usual one, for None.
-
-    Args:
-        devices: int, "all" or None.
-    """
+    """The number of devices that `devices` asks for: 1, the usual one, for None."""
     if devices is None:
         return 1
     if isinstance(devices, str):

@@ -6,11 +6,7 @@ from keras_posenc import backend
 
 
 def check_processes(function):
-    """Refuses several processes that would not train one model, before anything is written.
-
-    Args:
-        function: str, the name of what is called.
-    """
+    """Refuses several processes that would not train one model, before anything is written."""
     count = backend.launched_processes()
     if count == 1:
         return

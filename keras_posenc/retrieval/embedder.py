@@ -108,6 +108,17 @@ class Embedder(abc.ABC):
             (Q, N) float32 array.
         """
 
+    @abc.abstractmethod
+    def save(self, directory):
+        """Writes the model as it was read; an extended table of positions becomes plain rows.
+
+        Args:
+            directory: str or path; created if missing.
+
+        Returns:
+            list of the paths written.
+        """
+
     def rank(self, query, documents, top_k=None, verbose="auto"):
         """Orders documents by how well they match a query.
 

@@ -105,14 +105,8 @@ def open_embedder(
 
 @dataclasses.dataclass(frozen=True)
 class Opening:
-    """An embedder that is opened when all else has been checked.
-
-    Attributes:
-        directory: `Folder`.
-        kind: class of the embedder.
-        arguments: dict. Those of its class that were given.
-        embedder: `Embedder` or None. If it was opened before.
-    """
+    """An embedder of a `Folder`, a class and arguments that is opened when all else has been
+    checked, or was opened before."""
 
     directory: object
     kind: type

@@ -180,11 +180,8 @@ class Choice:
             checks.number("max_score", self.max_score)
 
     def __call__(self, scores, rng):
-        """Chooses by the scores of the positive and of the candidates, the best first.
-
-        Returns:
-            Indices of candidates, or None if too few are allowed.
-        """
+        """Chooses by the scores of the positive and of the candidates, the best first: indices of
+        candidates, or None if too few are allowed."""
         score, *scores = scores
         bound = min(
             np.inf if self.max_score is None else self.max_score,

@@ -41,11 +41,7 @@ def nearest(
 
 
 def products_of(queries, vectors, lengths=None, rows=ROWS, where="`vectors`"):
-    """Yields (first, products): those of a block of vectors from the number `first` on.
-
-    Args:
-        queries, vectors, lengths, rows, where: as in `nearest`.
-    """
+    """Yields (first, products): those of a block of vectors from the number `first` on."""
     for first in range(0, len(vectors), rows):
         block = vectors[first : first + rows]
         with np.errstate(all="ignore"):  # what is not finite is refused

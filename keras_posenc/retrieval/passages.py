@@ -42,11 +42,7 @@ class PassageTexts:
         return row
 
     def words(self):
-        """The `WordIndex` of the passages, which is read if it was kept beside the vectors.
-
-        Raises:
-            ImportError: if bm25s is not installed.
-        """
+        """The `WordIndex` of the passages, which is read if it was kept beside the vectors."""
         stored, record = self._stored, self._stored.record
         if self._texts is None:
             raise ValueError(

@@ -65,11 +65,7 @@ class Passages:
             check_list(self.titles, "titles")
 
     def part(self, rows):
-        """The same for some of the texts.
-
-        Args:
-            rows: slice.
-        """
+        """The same for some of the texts: those of `rows`, a slice."""
         return dataclasses.replace(self, titles=self.titles[rows])
 
     def __str__(self):
@@ -129,11 +125,7 @@ class LateSpans:
         check_list(self.spans, "spans")
 
     def part(self, rows):
-        """The same for some of the texts.
-
-        Args:
-            rows: slice.
-        """
+        """The same for some of the texts: those of `rows`, a slice."""
         return LateSpans(self.spans[rows])
 
     def __str__(self):

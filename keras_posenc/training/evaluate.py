@@ -34,10 +34,7 @@ def evaluate(
     Args:
         directory: str or path. Directory that `finetune` wrote.
         data: documents of the model's task, as in `finetune`.
-        text: str. Name of the column of texts; by default one with a usual name, such as text or
-            content (see `read_texts`).
-        label: str. Name of the column of labels; by default one with a usual name, such as label or
-            class.
+        text, label, devices: as in `finetune`.
         max_length: int or None. Tokens after which documents are truncated; by default as in
             training.
         token_budget: int or None. Maximum number of tokens in a batch, on a CPU at most 1,024; by
@@ -45,8 +42,6 @@ def evaluate(
         chunks: int or None. Read each document whole, in chunks of this many tokens.
         pool: str or None. How the probabilities of the chunks are combined, "mean" (weighted by
             tokens) or "max"; by default as saved, or "mean".
-        devices: int or "all". Number of devices of this machine that share each batch, on JAX and
-            TensorFlow. Default: one, or those of a distribution that is set.
         verbose: as in `TextModel.predict`.
 
     Returns:
@@ -101,13 +96,7 @@ def predict(
             "tag" lists of words too; with "qa" pairs (question, passage), or a path of such.
         text: name of the column of texts; by default one with a usual name, such as text or content
             (see `read_texts`).
-        max_length: int or None. Tokens after which documents are truncated; by default as in
-            training.
-        token_budget: int or None. Maximum number of tokens in a batch, on a CPU at most 1,024; by
-            default as in training.
-        chunks: int or None. Read each document whole, in chunks of this many tokens.
-        pool: str or None. How the probabilities of the chunks are combined, "mean" (weighted by
-            tokens) or "max"; by default as saved, or "mean".
+        max_length, token_budget, chunks, pool: as in `evaluate`.
         output: path of a .jsonl file for the predictions, with `part_size`; without it,
             `write_predictions` writes what is returned.
         part_size: int. Number of texts to read, predict and write at a time, such as 100,000, for
@@ -169,11 +158,7 @@ def predict(
 
 
 def predictor(**model):
-    """A function from texts to their predictions.
-
-    Args:
-        **model: `directory` and other arguments of `load_finetuned`.
-    """
+    """A function from texts to their predictions by a model of `load_finetuned`."""
     finetuned = load_finetuned(**model)
 
     def predictions_of(texts, verbose):

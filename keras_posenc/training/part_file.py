@@ -81,11 +81,7 @@ def write_parts(
 
 
 def parts_folder(output):
-    """The folder of the parts of a file that is not complete yet.
-
-    Raises:
-        OSError: if the file cannot be written.
-    """
+    """The folder of the parts of a file that is not complete yet; OSError if it cannot be written."""
     check_place(output)
     folder = companion(output, ".parts")
     check_folder_is_ours(folder, NAMES)
@@ -118,11 +114,8 @@ def _is_complete(record, run, parts):
 
 
 def _finish(output, folder, parts, compute, print_line):
-    """Writes the parts that are not there yet, and moves the file to its place.
-
-    Returns:
-        (the identity of the file, the digest of the texts).
-    """
+    """Writes the parts that are not there yet, and moves the file to its place; returns its
+    identity and the digest of the texts."""
     state = _state(folder, output)
     moved = state["file"] is not None and not (folder / DATA).exists()
     with contextlib.ExitStack() as stack:

@@ -92,10 +92,6 @@ def pretrain(
             training. A float in (0, 1) holds out that fraction of `corpus`.
         epochs: int. Passes over the corpus.
         steps: int. Batches to train on, in place of `epochs`.
-        extension: `Extension`, str or dict. How to serve more positions than the checkpoint has, if
-            `max_length` needs them: "hierarchical" as in Su (2020), "hierarchical:0.2" with another
-            weight of the block index, "tile", "interpolate" or "fresh". With None it is an error.
-            For the output of `finetune`, that of its training.
         masked: float in (0, 1). Fraction of the tokens to predict.
         whole_words: bool. Mask all pieces of a word together.
         max_ngram: int. Maximum number of neighbouring words masked together.
@@ -109,8 +105,8 @@ def pretrain(
         label: str. Name of the column of answers, for "unilm"; by default one with a usual name,
             such as label.
         seed: int. Seed of the batches, the masks, the dropout and the new weights.
-        token_budget, dropout_rate, attention_dropout_rate, cache, overwrite, devices: as in
-            `finetune`.
+        extension, token_budget, dropout_rate, attention_dropout_rate, cache, overwrite, devices: as
+            in `finetune`.
         verbose: bool. Whether to print the progress and the time left.
 
     Returns:

@@ -27,9 +27,6 @@ class Recipe:
     list. A subclass has the attributes below that its function does not let users choose, and
     checks its settings in `check`.
 
-    Args:
-        **settings: values that JSON can hold.
-
     Attributes:
         source: `Source`, the checkpoint.
         extension: `Extension` or None.

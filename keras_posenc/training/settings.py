@@ -20,13 +20,8 @@ class Settings:
 
 
 class Former(typing.NamedTuple):
-    """Arguments that one argument replaced.
-
-    Attributes:
-        names: tuple of str. The arguments as they were.
-        value: function of the new argument (None if it is not given) and a dict of the former ones,
-            which returns the new argument.
-    """
+    """The names of arguments that one argument replaced, and a function of the new argument (None
+    if it is not given) and a dict of the former ones, which returns the new argument."""
 
     names: tuple
     value: typing.Callable

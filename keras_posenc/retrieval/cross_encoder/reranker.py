@@ -206,17 +206,9 @@ class Reranker(Embedder):
         return logits[:, 0] if logits.shape[1] == 1 else logits
 
     def rank(self, query, documents, top_k=None, verbose="auto"):
-        """Orders documents by how well they match a query.
+        """Orders documents, a list of str, by how well they match a query; see `Embedder`.
 
-        Args:
-            query: str.
-            documents: list of str.
-            top_k: int. Number of the best documents to return. Default: all.
-            verbose: as in `TextModel.predict`.
-
-        Returns:
-            list of dicts with the keys `corpus_id`, the index of a document, and `score`, a float,
-                from the best to the worst. Equal scores are in the order of their logits.
+        Equal scores are in the order of their logits.
 
         Example:
 
@@ -234,16 +226,7 @@ class Reranker(Embedder):
         return [{**each, "score": float(scores[each["corpus_id"]])} for each in found]
 
     def save(self, directory):
-        """Writes the model as it was read, for `CrossEncoder` or transformers, and for `Reranker`.
-
-        An extended table of positions is written as `max_length` plain rows.
-
-        Args:
-            directory: str or path; created if missing.
-
-        Returns:
-            list of the paths written.
-        """
+        """Writes the model as it was read, for `CrossEncoder` or transformers; see `Embedder`."""
         length, cuts = self.max_length, self.reading is None  # the size of chunks cuts no text
         trained = self.folder.finetuned
         if trained and not cuts:

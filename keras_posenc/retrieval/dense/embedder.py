@@ -52,20 +52,7 @@ class DenseEmbedder(Embedder, TextModel):
         reading: how a long text is read: "whole", the default, up to `max_length` tokens;
             "chunks:256" or `Chunks`; "late:256" or `LateChunks`; `LateSpans`. Late chunking is for
             documents; queries are read whole.
-        max_length: int. Tokens after which texts are truncated, which is logged. Default: the
-            length that the directory names. A length above the number of positions extends the
-            table.
-        prompt: str. What precedes every text: the name of one of the directory's prompts, or a
-            text. Default: the prompt of queries or of documents (document, passage or corpus), if
-            the directory has one, else the one that it puts before all texts.
-        dimension: int. Cuts vectors to their first numbers, as of Matryoshka embeddings; they keep
-            length 1 if they have it. Default: the number that the directory names as
-            `truncate_dim`, or all.
-        extension: `Extension`, str or dict. How to serve more positions than the model has, such as
-            "hierarchical:0.4", the default where `max_length` needs them, or "yarn:4".
-        ignore: list of str. Patterns of tensors to leave out, such as cls.chain.*
-        token_budget: int. Maximum number of tokens in a batch, padding included; on a CPU at most
-            1,024.
+        max_length, prompt, dimension, extension, ignore, token_budget: as in `open_embedder`.
 
     Raises:
         FileNotFoundError: if the directory or a part of it is missing.
@@ -187,14 +174,8 @@ class DenseEmbedder(Embedder, TextModel):
     def save(self, directory):
         """Writes the model as it was read, for sentence-transformers and `open_embedder`.
 
-        An extended table of positions is written as plain rows. A length, a prompt and a dimension
-        that were given are written, too. What `finetune` wrote is saved in its format.
-
-        Args:
-            directory: str or path; created if missing.
-
-        Returns:
-            list of the paths written.
+        A length, a prompt and a dimension that were given are written, too. What `finetune` wrote
+        is saved in its format; see `Embedder`.
         """
         if self._trained is not None:
             self._trained_as_opened().save(directory)

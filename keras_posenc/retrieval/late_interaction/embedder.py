@@ -45,12 +45,8 @@ class LateInteraction(Embedder):
     Args:
         directory: str or path. A directory of `MultiVectorEncoder` of sentence-transformers, of
             PyLate, or of Stanford's ColBERT.
-        max_length: int. Tokens after which documents are truncated, which is logged. Default: the
-            length that the directory names. A length above the number of positions extends the
-            table.
-        extension: `Extension`, str or dict. How to serve more positions than the model has, such as
-            "hierarchical:0.4", the default where the length needs them, or "yarn:4".
-        token_budget: int. Maximum number of tokens in a batch, padding included.
+        max_length: int. Tokens after which documents are truncated, as in `open_embedder`.
+        extension, token_budget: as in `open_embedder`.
 
     Attributes:
         model: `keras.Model` from ids (B, T) to the vectors (B, T, D) of all tokens.
@@ -198,16 +194,7 @@ class LateInteraction(Embedder):
         )
 
     def save(self, directory):
-        """Writes the model in the format that it was read from.
-
-        An extended table of positions is written as plain rows.
-
-        Args:
-            directory: str or path; created if missing.
-
-        Returns:
-            list of the paths written.
-        """
+        """Writes the model in the format that it was read from; see `Embedder`."""
         files = files_of(self.folder, self.query, self.document)
         finish = None
         if is_stanford(self.folder):

@@ -28,12 +28,9 @@ class SparseEmbedder(Embedder):
     Args:
         directory: str or path. A directory of `SparseEncoder` of sentence-transformers, or of
             transformers' `ForMaskedLM`.
-        max_length: int. Tokens after which texts are truncated, which is logged; by default the
-            length that the directory names. More than the model has positions extends its table.
         max_active: int. Number of the largest weights of a text to keep. Default: the number that
             the directory names as `max_active_dims`, or all.
-        extension: `Extension`, str or dict. How to serve more positions than the model has, such as
-            "hierarchical:0.4", the default where the length needs them, or "yarn:4".
+        max_length, extension: as in `open_embedder`.
         token_budget: int. Maximum number of tokens in a batch, padding included. Each takes memory
             for the logits of the whole vocabulary.
 
@@ -109,16 +106,7 @@ class SparseEmbedder(Embedder):
         return found
 
     def save(self, directory):
-        """Writes the model as it was read, for `SparseEncoder` or transformers.
-
-        An extended table of positions is written as plain rows.
-
-        Args:
-            directory: str or path; created if missing.
-
-        Returns:
-            list of the paths written.
-        """
+        """Writes the model as it was read, for `SparseEncoder` or transformers; see `Embedder`."""
         files = sentence_transformers_files(self.folder, self.max_length, SPARSE)
         return save_as_read(self.model, self.tokenizer, self.max_length, files, directory)
 

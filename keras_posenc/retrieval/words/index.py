@@ -89,11 +89,7 @@ class WordIndex:
 
     @classmethod
     def of(cls, passages):
-        """The index of passages.
-
-        Args:
-            passages: iterable of str.
-        """
+        """The index of passages."""
         bm25, numbers = _bm25s().BM25(k1=K1, b=B, method="lucene"), {}
         rows = [
             [numbers.setdefault(word, len(numbers)) for word in words_of(passage)]
@@ -106,11 +102,7 @@ class WordIndex:
         return cls(arrays, numbers, len(rows))
 
     def scores(self, query):
-        """The scores (N,) of the passages, float32.
-
-        Args:
-            query: str.
-        """
+        """The scores (N,) of the passages for a query, float32."""
         numbers = [self.words[word] for word in words_of(query) if word in self.words]
         return self._bm25.get_scores_from_ids(numbers)
 
@@ -127,11 +119,7 @@ class WordIndex:
 
     @classmethod
     def load(cls, vectors, digest):
-        """The index beside a file of vectors, or None if there is none of these vectors and texts.
-
-        Args:
-            vectors, digest: as in `save`.
-        """
+        """The index beside a file of vectors, or None if there is none of these vectors and texts."""
         path = index_path(vectors)
         if not path.is_file():
             return None

@@ -24,20 +24,14 @@ class ContextualModel(backend.SafeTrainer, keras.Model):
     with vectors of length 1 in the cross entropies CE. The same passage in another copy differs
     only by the distant name, and another passage of the same copy only by its content.
 
-    Args:
-        student: encoder, {"token_ids", "segment_ids", "position_ids"} (B, T) -> (B, T, D).
-        near: float, the weight of the term that keeps features. It is 0 for a teacher that does not
-            pool by the mean, because the means of its features are no vectors of texts.
-        **kwargs: arguments of `keras.Model`.
+    `near` is the weight of the term that keeps features. It is 0 for a teacher that does not pool
+    by the mean, because the means of its features are no vectors of texts. The outputs are
+    `passages` (C P, D), `alone` (A, D), and `near` (T, D), the features of the first copy.
 
     Call arguments:
         inputs: dict of `token_ids` and, if the student has them, `position_ids`, (C, T); `members`
             (C, P, T), the weights of the mean over each passage; `alone_ids` and `alone_members`
             (A, L), some passages of the first copy with their name.
-
-    Returns:
-        dict of `passages` (C P, D), `alone` (A, D), and `near` (T, D), the features of the first
-            copy.
     """
 
     def __init__(self, student, near=NEAR, **kwargs):

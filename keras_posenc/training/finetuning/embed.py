@@ -33,11 +33,7 @@ TEACHER = "scores"  # the last name where a teacher scored the documents of each
 
 
 class Vector(typing.NamedTuple):
-    """The embedding of a text.
-
-    Attributes:
-        embedding: list of float, of length 1.
-    """
+    """The embedding of a text, of length 1."""
 
     embedding: list
 

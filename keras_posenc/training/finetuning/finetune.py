@@ -105,8 +105,8 @@ def finetune(
             may be in the part that is cut off. Inference truncates in either case.
         extension: `Extension`, str or dict. How to serve more positions than the checkpoint has, if
             a length needs them: "hierarchical" as in Su (2020), "hierarchical:0.2" with another
-            weight of the block index, "tile", "interpolate" or "fresh". For the output of
-            `finetune`, that of its training.
+            weight of the block index, "tile", "interpolate" or "fresh". None serves no more. For
+            the output of `finetune`, that of its training.
         stretch_first: long texts without labels, as in `keras_posenc.stretch`. The checkpoint is
             first extended on them, with the defaults of that function, in `output`/stretched. Then
             `extension` is not used.

@@ -13,15 +13,8 @@ FOLDS = 5
 
 
 class Linear(typing.NamedTuple):
-    """A linear model.
-
-    Attributes:
-        kernel: (D, C) float array.
-        bias: (C,) float array.
-        penalty: float, as chosen.
-        loss: float or None. The mean loss of documents that were left out.
-        steps: int. Steps of the last training.
-    """
+    """A linear model: its kernel (D, C), its bias (C,), the penalty that was chosen, the mean loss
+    of documents that were left out, and the steps of the last training."""
 
     kernel: np.ndarray
     bias: np.ndarray

@@ -16,12 +16,8 @@ from keras_posenc.training.finetuning.task import TextTask, check_finite, pooled
 
 
 class MultiPrediction(typing.NamedTuple):
-    """The predicted labels of a document: those of a probability of one half or more.
-
-    Attributes:
-        labels: list of str.
-        probabilities: dict, label -> probability, for all labels.
-    """
+    """The predicted labels of a document, those of a probability of one half or more, and the
+    probabilities of all labels."""
 
     labels: list
     probabilities: dict

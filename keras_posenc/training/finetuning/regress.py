@@ -18,11 +18,7 @@ from keras_posenc.training.finetuning.task import TextTask, check_finite, pooled
 
 
 class NumberPrediction(typing.NamedTuple):
-    """The predicted numbers of a document.
-
-    Attributes:
-        values: list of float.
-    """
+    """The predicted numbers of a document."""
 
     values: list
 

@@ -19,11 +19,7 @@ TASKS = {
 
 
 def task_of(given):
-    """Returns the task that a value describes.
-
-    Args:
-        given: a `FinetuneTask`, or the name of one, which then has its defaults.
-    """
+    """Returns the task of a name, with its defaults; or the `FinetuneTask` that is given."""
     if isinstance(given, FinetuneTask):
         return given
     return TASKS[checks.choice("task", given, TASKS)]

@@ -40,15 +40,9 @@ HEAD = "head"  # the pooling that a family's checkpoints have, and the dense lay
 class Trainer:
     """The model, batches and history of a fine-tuning run.
 
-    Args:
-        recipe: `Recipe`.
-        documents: dict of labelled `Texts` or None under "train", "validation" and "test".
-        label_names: what the outputs are, by the task.
-        before: dict, metrics of what was done before.
-
-    Attributes:
-        finetuned: `TextModel`.
-        model: what is fitted: its model, or one around it.
+    `documents` are labelled `Texts` or None under "train", "validation" and "test", and `before`
+    the metrics of what was done before. `model` is what is fitted: that of `finetuned`, or one
+    around it.
     """
 
     def __init__(self, recipe, documents, label_names, before):

@@ -46,11 +46,7 @@ class StretchRecipe(Recipe):
         return {"length": record.pop("max_length"), "keep": "features", **record}
 
     def options(self, config):
-        """Returns the keywords of `build_transformer_model` for the stretched encoder.
-
-        Args:
-            config: `Config` of the unstretched one.
-        """
+        """Returns the keywords of `build_transformer_model` for the stretched encoder."""
         if config.max_position >= self.max_length:
             raise ValueError(
                 f"{self.source.checkpoint} serves {config.max_position} positions already: give a "

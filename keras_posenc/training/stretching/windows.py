@@ -154,16 +154,10 @@ def draw_passages(length, size, rng):
 
 
 class HeldOutText:
-    """A test text and what the teacher reads in it.
+    """A test text and what the teacher reads in it: twice (T, D) in windows, shifted the second
+    time.
 
-    Args:
-        text: (T - special tokens,) token ids.
-        teacher: `Reader`.
-        others: token ids of other texts, the beginning of which is the other opening.
-
-    Attributes:
-        readings: two readings (T, D) in windows, the second with its windows shifted.
-        other: the text with another opening.
+    `other` is the text with another opening, the beginning of other texts.
     """
 
     def __init__(self, text, teacher, others):
@@ -179,11 +173,8 @@ class HeldOutText:
         self.of_teacher = [(one - other)[inner].mean(0) for one, other in zip(*read, strict=True)]
 
     def changes(self, features, others):
-        """Pairs of what the other opening changes in the teacher and in the student.
-
-        Args:
-            features, others: (T, D), the student's of `text` and of `other`.
-        """
+        """Pairs of what the other opening changes in the teacher and in the student, whose features
+        (T, D) are those of `text` and of `other`."""
         changed = (features - others)[self.before :]
         means = [changed[passage.inner].mean(0) for passage in self.passages]
         return list(zip(self.of_teacher, means, strict=True))
