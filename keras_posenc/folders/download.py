@@ -117,7 +117,7 @@ def unfinished(folder):
 
 
 def check_hub_name(name, revision=""):
-    """Refuses a name that is too long, or a revision that is none of Git, before the Hub is asked."""
+    """Refuses a name that is too long, or a revision that is none, before the Hub is asked."""
     if len(name) > LONGEST_NAME:
         raise ValueError(
             f"A name on the Hugging Face Hub has at most {LONGEST_NAME} characters. Received: "

@@ -81,7 +81,7 @@ def write_parts(
 
 
 def parts_folder(output):
-    """The folder of the parts of a file that is not complete yet; OSError if it cannot be written."""
+    """The folder of the parts of a file that is not complete; OSError if it cannot be written."""
     check_place(output)
     folder = companion(output, ".parts")
     check_folder_is_ours(folder, NAMES)

@@ -119,7 +119,7 @@ class WordIndex:
 
     @classmethod
     def load(cls, vectors, digest):
-        """The index beside a file of vectors, or None if there is none of these vectors and texts."""
+        """The index beside a file of vectors, or None if it is of other vectors or texts."""
         path = index_path(vectors)
         if not path.is_file():
             return None
