@@ -136,7 +136,7 @@ def test_a_download_takes_what_is_read_and_says_so(hub):
 
 def test_a_command_downloads_its_model_and_looks_for_its_other_files(hub):
     ask, files, asked = hub
-    script = SCRIPT.replace("folders.download import local_path", "cli.files import check_files")
+    script = SCRIPT.replace("folders.download import local_path", "cli.guards import check_files")
     _, printed = ask(
         "hf://owner/name",
         script.replace("local_path(sys.argv[1])", 'check_files({"directory": sys.argv[1]})'),
