@@ -27,8 +27,7 @@ from keras_posenc import Tokenizer, build_transformer_model
 from keras_posenc.checkpoints import save_checkpoint
 from keras_posenc.models.config_file import read_config
 from keras_posenc.training import Source, stretch
-from keras_posenc.training.stretching.corpus_pieces import CorpusPieces
-from keras_posenc.training.stretching.distillation import Distillation
+from keras_posenc.training.stretching.distillation import CorpusPieces, Distillation
 from keras_posenc.training.stretching.stretch_recipe import StretchRecipe
 
 RESULTS = rows.RESULTS / "stretch_base.json"

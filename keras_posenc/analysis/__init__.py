@@ -1,8 +1,12 @@
 """What checkpoints hold, what encodings do to attention, and pages and pictures about both."""
 
-from keras_posenc.analysis.checkpoint_contents import heads_in, inspect_checkpoint, open_model
+from keras_posenc.analysis.checkpoint_contents import (
+    copy_settings,
+    heads_in,
+    inspect_checkpoint,
+    open_model,
+)
 from keras_posenc.analysis.contextual import write_contextual_report
-from keras_posenc.analysis.copied_settings import copy_settings
 from keras_posenc.analysis.gallery import describe_encoding, encoding_table, facts
 from keras_posenc.analysis.measure import (
     attention_map,

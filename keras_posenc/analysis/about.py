@@ -10,7 +10,7 @@ from keras_posenc.analysis.page import code, escaped, pairs, picture, section, t
 from keras_posenc.analysis.run_files import read_recipe
 from keras_posenc.models.extension import Extension
 from keras_posenc.training import Optimizer, Source, contextualize, finetune, stretch
-from keras_posenc.training.contextual.recipe import ContextualRecipe
+from keras_posenc.training.contextual.contextualize import ContextualRecipe
 from keras_posenc.training.finetuning.recipe import FinetuneRecipe
 from keras_posenc.training.finetuning.tasks import task_of_record
 from keras_posenc.training.runs import IN_MEMORY, with_extension

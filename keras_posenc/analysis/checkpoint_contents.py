@@ -1,8 +1,10 @@
 """What a checkpoint contains, what of it would load, and a model with all of it."""
 
+import contextlib
 import dataclasses
 import json
 import math
+import pathlib
 
 from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.checkpoints.load import Loader
@@ -10,12 +12,14 @@ from keras_posenc.files.untrusted import shorten
 from keras_posenc.folders.download import from_hub
 from keras_posenc.folders.folder import Folder
 from keras_posenc.folders.huggingface import CONFIG_NAMES, config_name
+from keras_posenc.folders.written import sentence_transformers_files, write_files
 from keras_posenc.models.config_file import read_config
 from keras_posenc.models.config_size import check_size, fit_labels
 from keras_posenc.models.extension import Extension, former_arguments
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.families import FAMILIES
 from keras_posenc.models.heads_in import heads_in
+from keras_posenc.text import Tokenizer
 from keras_posenc.training.runs import with_extension
 
 MOST_VALUE = 2000  # characters
@@ -208,3 +212,46 @@ def _fields(config):
     fields = [field.name for field in dataclasses.fields(config) if field.repr]
     values = {name: shorten(repr(getattr(config, name)), MOST_VALUE) for name in fields}
     return "\n".join(f"  {name} = {value}" for name, value in values.items())
+
+
+def copy_settings(sources, directory, max_length=None):
+    """Writes tokenizer, pooling and prompts of other directories beside a checkpoint.
+
+    Args:
+        sources: list of str or path. Directories; of several, the last one that has a file counts.
+            What is no directory is left out, and so is an adapter behind the first whose base model
+            is not here.
+        directory: str or path. Where the checkpoint is.
+        max_length: int. Tokens after which sentence-transformers is to cut texts. Default: as in
+            `sources`.
+
+    Raises:
+        FileNotFoundError: if the base model of a first adapter, or a module, is missing.
+
+    Example:
+
+    >>> _ = save_checkpoint(build_transformer_model("all-MiniLM-L6-v2"), "copy")
+    >>> copy_settings(["all-MiniLM-L6-v2"], "copy")
+    >>> embed("copy", ["A text."], verbose=0).shape
+    (1, 384)
+    """
+    folders = [folder for source in sources if (folder := Folder.of(source)).is_directory]
+    for folder in _with_bases(folders):
+        with contextlib.suppress(FileNotFoundError):  # no tokenizer
+            Tokenizer(folder).save(directory)
+        write_files(pathlib.Path(directory), sentence_transformers_files(folder, max_length))
+
+
+def _with_bases(folders):
+    """The folders to read, bases first: an adapter alone takes from its base what it lacks."""
+    bases, found = [], []
+    for number, folder in enumerate(folders):
+        try:
+            base = folder.base
+        except (FileNotFoundError, ValueError):
+            if number:  # its base is the directory before, whatever its file names
+                continue
+            raise
+        bases += [] if base is None else [base]
+        found.append(folder)
+    return [*bases, *found]

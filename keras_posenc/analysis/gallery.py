@@ -36,7 +36,9 @@ def facts(encoding):
     return {
         "class": type(encoding).__name__,
         "acts_on": acts_on,
-        "learned": {_local(v): tuple(v.shape) for v in encoding.trainable_variables},
+        "learned": {
+            v.path.partition("/")[2] or v.name: tuple(v.shape) for v in encoding.trainable_variables
+        },
         "separable": None if only_closes else not set(acts_on) & set(MAP_HOOKS),
         "causal_only": encoding.causal_only,
         "paper": encoding.paper,
@@ -109,11 +111,6 @@ def describe_encoding(name):
         f"  paper        {summary['paper']}",
     ]
     return "\n".join(lines)
-
-
-def _local(variable):
-    """The name of a variable within its encoding."""
-    return variable.path.partition("/")[2] or variable.name
 
 
 def _count(summary):

@@ -74,7 +74,7 @@ def similarity_maps(figure, maps, positions):
     `position_similarity` returns it, at evenly spaced positions."""
     half = (positions[1] - positions[0]) / 2
     first, last = float(positions[0] - half), float(positions[-1] + half)
-    grid = _panels(figure, len(maps))
+    grid = np.atleast_1d(figure.subplots(1, len(maps), sharey=True))
     for axes, (name, values) in zip(grid, maps.items(), strict=False):
         image = axes.imshow(
             values, extent=(first, last, last, first), cmap="RdBu_r", vmin=-1, vmax=1
@@ -173,7 +173,3 @@ def look(index):
         "color": COLOURS[index % len(COLOURS)],
         "linestyle": LINES[index // len(COLOURS) % len(LINES)],
     }
-
-
-def _panels(figure, count):
-    return np.atleast_1d(figure.subplots(1, count, sharey=True))

@@ -277,8 +277,8 @@ def _alone(run, role, metrics):
     if key in ("spearman", "pearson"):
         return _correlation(metrics[key], metrics["documents"], title, documents)
     return (
-        f"{_capital(title)} is {metrics[key]:.3f} on {documents}. Compare it with what a simple "
-        "rule reaches on the same documents before you rely on it."
+        f"{title[:1].upper()}{title[1:]} is {metrics[key]:.3f} on {documents}. Compare it with "
+        "what a simple rule reaches on the same documents before you rely on it."
     )
 
 
@@ -308,7 +308,3 @@ def _correlation(value, count, title, documents):
     if value > bound:
         return f"Better than chance: {measured}."
     return f"Not shown to be better than chance: {measured}. Train for longer."
-
-
-def _capital(words):
-    return words[:1].upper() + words[1:]

@@ -38,28 +38,21 @@ GROUPS = {
 FEWEST = 12  # options from which on they are in groups
 
 
-def number_or_none(text):
-    """1.5 -> 1.5, none -> None."""
-    try:
-        return None if text.lower() == "none" else float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"give a number, or none, not {text!r}") from None
+def number_or(word, kind, what):
+    """The type of an option that is a number, or a word that stands for None."""
+
+    def read(text):
+        try:
+            return None if text.lower() == word else kind(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"give {what}, or {word}, not {text!r}") from None
+
+    return read
 
 
-def whole_or_none(text):
-    """128 -> 128, none -> None."""
-    try:
-        return None if text.lower() == "none" else int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"give a whole number, or none, not {text!r}") from None
-
-
-def whole_or_all(text):
-    """128 -> 128, all -> None."""
-    try:
-        return None if text.lower() == "all" else int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"give a whole number, or all, not {text!r}") from None
+number_or_none = number_or("none", float, "a number")
+whole_or_none = number_or("none", int, "a whole number")
+whole_or_all = number_or("all", int, "a whole number")
 
 
 def name_or_none(text):

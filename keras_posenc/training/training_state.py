@@ -60,7 +60,8 @@ def _read(path):
     with _damage(path):
         archive = read_archive(buffer)
         record = parse_json(archive["record.json"].read(buffer, MOST_JSON), nan=True)
-        if not isinstance(record, dict) or len(archive) != 1 + sum(map(_is_array, archive)):
+        arrays = [name for name in archive if name.endswith(".npy")]
+        if not isinstance(record, dict) or len(archive) != 1 + len(arrays):
             raise ValueError("it holds something else")
 
     def array(index):
@@ -68,10 +69,6 @@ def _read(path):
         return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
 
     return record, array, len(archive) - 1
-
-
-def _is_array(name):
-    return name.endswith(".npy")
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ from keras_posenc.training import (
     pretrain,
     stretch,
 )
-from keras_posenc.training.contextual.recipe import ContextualRecipe
+from keras_posenc.training.contextual.contextualize import ContextualRecipe
 from keras_posenc.training.finetuning.recipe import FinetuneRecipe
 from keras_posenc.training.finetuning.tasks import TASKS, task_of, task_of_record
 from keras_posenc.training.optimizer_settings import make_optimizer

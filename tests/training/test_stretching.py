@@ -12,7 +12,7 @@ from keras_posenc import Tokenizer, build_transformer_model, save_checkpoint
 from keras_posenc.models.heads_in import heads_in
 from keras_posenc.training import Source, progress, runs, stretch, stretch_summary
 from keras_posenc.training.stretching import distillation
-from keras_posenc.training.stretching.corpus_pieces import CorpusPieces
+from keras_posenc.training.stretching.distillation import CorpusPieces
 from keras_posenc.training.stretching.feature_losses import FeatureDistance, agreement
 from keras_posenc.training.stretching.windows import (
     HeldOutText,

@@ -18,8 +18,7 @@ from keras_posenc.training.progress import printer
 from keras_posenc.training.runs import run_once, whence
 from keras_posenc.training.settings import Former, former_settings, renamed
 from keras_posenc.training.source import FORMER_SOURCE, Source
-from keras_posenc.training.stretching.corpus_pieces import CorpusPieces
-from keras_posenc.training.stretching.distillation import Distillation
+from keras_posenc.training.stretching.distillation import CorpusPieces, Distillation
 from keras_posenc.training.stretching.stretch_recipe import StretchRecipe
 
 KEYS = ("agreement", "within", "beyond")
