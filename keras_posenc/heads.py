@@ -12,15 +12,8 @@ if TYPE_CHECKING:
     from keras_posenc.retrieval.sparse.pooling import SparsePooling
 
 __all__ = [
-    "classifier",
-    "MaskedPooling",
-    "ranking",
-    "regressor",
-    "similarity",
-    "span_head",
-    "SpanLogits",
-    "SparsePooling",
-    "token_classifier",
-]
+    "classifier", "MaskedPooling", "ranking", "regressor", "similarity", "span_head", "SpanLogits",
+    "SparsePooling", "token_classifier",
+]  # fmt: skip
 
 names_on_request(__name__)

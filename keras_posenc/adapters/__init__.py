@@ -20,23 +20,10 @@ if TYPE_CHECKING:
     from keras_posenc.adapters.spark import spark_embedder, spark_predictor
 
 __all__ = [
-    "EncoderBackbone",
-    "HaystackDocumentEmbedder",
-    "HaystackRetriever",
-    "HaystackTextEmbedder",
-    "LangChainEmbeddings",
-    "LangChainRetriever",
-    "LlamaIndexEmbedding",
-    "LlamaIndexRetriever",
-    "MTEBEncoder",
-    "RayEmbedder",
-    "RayPredictor",
-    "Retriever",
-    "Sides",
-    "TextClassifier",
-    "as_backbone",
-    "spark_embedder",
-    "spark_predictor",
-]
+    "EncoderBackbone", "HaystackDocumentEmbedder", "HaystackRetriever", "HaystackTextEmbedder",
+    "LangChainEmbeddings", "LangChainRetriever", "LlamaIndexEmbedding", "LlamaIndexRetriever",
+    "MTEBEncoder", "RayEmbedder", "RayPredictor", "Retriever", "Sides", "TextClassifier",
+    "as_backbone", "spark_embedder", "spark_predictor",
+]  # fmt: skip
 
 names_on_request(__name__)

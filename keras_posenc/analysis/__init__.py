@@ -29,28 +29,11 @@ from keras_posenc.analysis.stretching import write_stretch_report
 from keras_posenc.keras_support.lazy import names_on_request
 
 __all__ = [
-    "attention_inputs",
-    "attention_map",
-    "contextual_positions",
-    "copy_settings",
-    "cross_attention",
-    "decay_curve",
-    "describe_encoding",
-    "encoding_table",
-    "entropy",
-    "entropy_by_layer",
-    "entropy_by_length",
-    "facts",
-    "heads_in",
-    "inspect_checkpoint",
-    "open_model",
-    "position_similarity",
-    "require_matplotlib",
-    "rotary_terms",
-    "rotary_terms_of",
-    "write_report",
-    "write_contextual_report",
-    "write_stretch_report",
-]
+    "attention_inputs", "attention_map", "contextual_positions", "copy_settings", "cross_attention",
+    "decay_curve", "describe_encoding", "encoding_table", "entropy", "entropy_by_layer",
+    "entropy_by_length", "facts", "heads_in", "inspect_checkpoint", "open_model",
+    "position_similarity", "require_matplotlib", "rotary_terms", "rotary_terms_of", "write_report",
+    "write_contextual_report", "write_stretch_report",
+]  # fmt: skip
 
 names_on_request(__name__)

@@ -13,17 +13,8 @@ if TYPE_CHECKING:
     from keras_posenc.checkpoints.reader import open_checkpoint
 
 __all__ = [
-    "BERT",
-    "ROBERTA",
-    "TABLES",
-    "Account",
-    "Checkpoint",
-    "Table",
-    "compare_checkpoint",
-    "load_checkpoint",
-    "open_checkpoint",
-    "save_checkpoint",
-    "variables_of",
-]
+    "BERT", "ROBERTA", "TABLES", "Account", "Checkpoint", "Table", "compare_checkpoint",
+    "load_checkpoint", "open_checkpoint", "save_checkpoint", "variables_of",
+]  # fmt: skip
 
 names_on_request(__name__)

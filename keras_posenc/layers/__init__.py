@@ -36,34 +36,14 @@ if TYPE_CHECKING:
     from keras_posenc.retrieval.sparse.pooling import SparsePooling
 
 __all__ = [
-    "AbacusPositionIds",
-    "ChainMarginals",
-    "ConditionalLayerNormalization",
-    "ConditionalRandomField",
-    "ContextualPositionEmbedding",
-    "CoupledPositionIds",
-    "EfficientGlobalPointer",
-    "FreshPositionEmbedding",
-    "GatedAttentionUnit",
-    "GlobalPointer",
-    "HierarchicalPositionEmbedding",
-    "InterpolatedPositionEmbedding",
-    "LearnedPositionEmbedding",
-    "LogNAttention",
-    "MaskedPooling",
-    "MaximumEntropyMarkovModel",
-    "PaddedPositionIds",
-    "PositionalAttention",
-    "RandomPositionIds",
-    "RMSNormalization",
-    "RotaryEmbedding",
-    "SegmentPositionIds",
-    "SharedTable",
-    "SinusoidalPositionEmbedding",
-    "SpanLogits",
-    "SparsePooling",
-    "TiledPositionEmbedding",
-    "ViterbiDecoder",
-]
+    "AbacusPositionIds", "ChainMarginals", "ConditionalLayerNormalization",
+    "ConditionalRandomField", "ContextualPositionEmbedding", "CoupledPositionIds",
+    "EfficientGlobalPointer", "FreshPositionEmbedding", "GatedAttentionUnit", "GlobalPointer",
+    "HierarchicalPositionEmbedding", "InterpolatedPositionEmbedding", "LearnedPositionEmbedding",
+    "LogNAttention", "MaskedPooling", "MaximumEntropyMarkovModel", "PaddedPositionIds",
+    "PositionalAttention", "RandomPositionIds", "RMSNormalization", "RotaryEmbedding",
+    "SegmentPositionIds", "SharedTable", "SinusoidalPositionEmbedding", "SpanLogits",
+    "SparsePooling", "TiledPositionEmbedding", "ViterbiDecoder",
+]  # fmt: skip
 
 names_on_request(__name__)

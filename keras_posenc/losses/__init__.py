@@ -22,20 +22,10 @@ if TYPE_CHECKING:
     from keras_posenc.losses.spans import SpanCrossentropy
 
 __all__ = [
-    "ConditionalRandomFieldLoss",
-    "CoSENT",
-    "CosineRegression",
-    "ListwiseKL",
-    "MarginMSE",
-    "Matryoshka",
-    "MaximumEntropyMarkovLoss",
-    "MaxSimRanking",
-    "MultilabelCategoricalCrossentropy",
-    "MultipleNegativesRanking",
-    "PassageRanking",
-    "SmoothedSparseCategoricalCrossentropy",
-    "SpanCrossentropy",
-    "SparseMultilabelCategoricalCrossentropy",
-]
+    "ConditionalRandomFieldLoss", "CoSENT", "CosineRegression", "ListwiseKL", "MarginMSE",
+    "Matryoshka", "MaximumEntropyMarkovLoss", "MaxSimRanking", "MultilabelCategoricalCrossentropy",
+    "MultipleNegativesRanking", "PassageRanking", "SmoothedSparseCategoricalCrossentropy",
+    "SpanCrossentropy", "SparseMultilabelCategoricalCrossentropy",
+]  # fmt: skip
 
 names_on_request(__name__)

@@ -12,11 +12,7 @@ if TYPE_CHECKING:
     from keras_posenc.metrics.mean_loss import MeanLoss
 
 __all__ = [
-    "InBatchAccuracy",
-    "MeanLoss",
-    "SpanAccuracy",
-    "SpanF1",
-    "ViterbiAccuracy",
-]
+    "InBatchAccuracy", "MeanLoss", "SpanAccuracy", "SpanF1", "ViterbiAccuracy",
+]  # fmt: skip
 
 names_on_request(__name__)

@@ -21,23 +21,10 @@ if TYPE_CHECKING:
     from keras_posenc.training.text_model import TextModel
 
 __all__ = [
-    "build_encoder_decoder",
-    "build_transformer_model",
-    "Config",
-    "Extension",
-    "embedder",
-    "export_model",
-    "FAMILIES",
-    "Family",
-    "Generator",
-    "layout_map",
-    "load_finetuned",
-    "load_text_model",
-    "read_config",
-    "register_family",
-    "TextModel",
-    "Transformer",
+    "build_encoder_decoder", "build_transformer_model", "Config", "Extension", "embedder",
+    "export_model", "FAMILIES", "Family", "Generator", "layout_map", "load_finetuned",
+    "load_text_model", "read_config", "register_family", "TextModel", "Transformer",
     "TransformerModel",
-]
+]  # fmt: skip
 
 names_on_request(__name__)

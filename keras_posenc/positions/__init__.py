@@ -13,12 +13,6 @@ from keras_posenc.positions.structured import (
 )
 
 __all__ = [
-    "AbacusPositionIds",
-    "CoupledPositionIds",
-    "PaddedPositionIds",
-    "RandomPositionIds",
-    "SegmentPositionIds",
-    "check_length",
-    "check_positions",
-    "consecutive",
-]
+    "AbacusPositionIds", "CoupledPositionIds", "PaddedPositionIds", "RandomPositionIds",
+    "SegmentPositionIds", "check_length", "check_positions", "consecutive",
+]  # fmt: skip

@@ -23,29 +23,10 @@ if TYPE_CHECKING:
     from keras_posenc.retrieval.vectors import Vectors, describe_vectors
 
 __all__ = [
-    "ChunkVectors",
-    "Chunks",
-    "DenseEmbedder",
-    "Embedder",
-    "LateChunks",
-    "LateInteraction",
-    "LateSpans",
-    "MultiVectors",
-    "Passages",
-    "Reranker",
-    "SparseEmbedder",
-    "SparseVectors",
-    "Vectors",
-    "chunk_spans",
-    "describe_vectors",
-    "embed",
-    "embed_spans",
-    "maxsim",
-    "mine_hard_negatives",
-    "open_embedder",
-    "rerank",
-    "search",
-    "search_table",
-]
+    "ChunkVectors", "Chunks", "DenseEmbedder", "Embedder", "LateChunks", "LateInteraction",
+    "LateSpans", "MultiVectors", "Passages", "Reranker", "SparseEmbedder", "SparseVectors",
+    "Vectors", "chunk_spans", "describe_vectors", "embed", "embed_spans", "maxsim",
+    "mine_hard_negatives", "open_embedder", "rerank", "search", "search_table",
+]  # fmt: skip
 
 names_on_request(__name__)

@@ -62,21 +62,9 @@ TASKS = {
 CHOMSKY = tuple(name for name, task in TASKS.items() if task.level)
 
 __all__ = [
-    "CHOMSKY",
-    "CURRICULA",
-    "TASKS",
-    "TEST_LENGTHS",
-    "TRAIN_LENGTHS",
-    "Corpus",
-    "Task",
-    "accuracy",
-    "correct",
-    "curriculum",
-    "far_tokens",
-    "get",
-    "mean_by_place",
-    "right_by_span",
-]
+    "CHOMSKY", "CURRICULA", "TASKS", "TEST_LENGTHS", "TRAIN_LENGTHS", "Corpus", "Task", "accuracy",
+    "correct", "curriculum", "far_tokens", "get", "mean_by_place", "right_by_span",
+]  # fmt: skip
 
 
 def get(name, **arguments):

@@ -24,24 +24,9 @@ if TYPE_CHECKING:
     from keras_posenc.text.tokenizer import Tokenizer
 
 __all__ = [
-    "CausalBatches",
-    "MaskedLanguageModelBatches",
-    "ClassLabels",
-    "FloatLabels",
-    "Labels",
-    "MultiLabels",
-    "NextTokenLabels",
-    "Row",
-    "SpanLabels",
-    "TagLabels",
-    "TextBatches",
-    "Texts",
-    "Tokenizer",
-    "labels_of",
-    "pack_rows",
-    "read_texts",
-    "simplified_vocabulary",
-    "tag_names",
-]
+    "CausalBatches", "MaskedLanguageModelBatches", "ClassLabels", "FloatLabels", "Labels",
+    "MultiLabels", "NextTokenLabels", "Row", "SpanLabels", "TagLabels", "TextBatches", "Texts",
+    "Tokenizer", "labels_of", "pack_rows", "read_texts", "simplified_vocabulary", "tag_names",
+]  # fmt: skip
 
 names_on_request(__name__)
