@@ -22,26 +22,11 @@ KNOWN_VALUES = {
 }
 # The tensors say the ranks and which layers have them; the others are for training.
 IRRELEVANT = {
-    "auto_mapping",
-    "base_model_name_or_path",
-    "bias",
-    "eva_config",
-    "exclude_modules",
-    "inference_mode",
-    "layers_pattern",
-    "layers_to_transform",
-    "lora_dropout",
-    "megatron_core",
-    "modules_to_save",
-    "peft_version",
-    "qalora_group_size",
-    "r",
-    "rank_pattern",
-    "revision",
-    "runtime_config",
-    "target_modules",
-    "task_type",
-}
+    "auto_mapping", "base_model_name_or_path", "bias", "eva_config", "exclude_modules",
+    "inference_mode", "layers_pattern", "layers_to_transform", "lora_dropout", "megatron_core",
+    "modules_to_save", "peft_version", "qalora_group_size", "r", "rank_pattern", "revision",
+    "runtime_config", "target_modules", "task_type",
+}  # fmt: skip
 
 
 class LoraCheckpoint(Checkpoint):

@@ -15,21 +15,9 @@ from keras_posenc.folders.folder import Folder
 
 MODELS = ("checkpoint", "directory", "reranker")
 FILES = (
-    "adapter",
-    "config",
-    "corpus",
-    "data",
-    "documents",
-    "file",
-    "pairs",
-    "stretch_first",
-    "test",
-    "texts",
-    "tokenizer",
-    "train",
-    "validation",
-    "vectors",
-)
+    "adapter", "config", "corpus", "data", "documents", "file", "pairs", "stretch_first", "test",
+    "texts", "tokenizer", "train", "validation", "vectors",
+)  # fmt: skip
 
 
 def check_files(arguments):

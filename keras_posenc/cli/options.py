@@ -5,15 +5,8 @@ import argparse
 # Title -> the options of a group in --help, in this order; the others are in "options".
 GROUPS = {
     "texts": (
-        "text",
-        "label",
-        "validation",
-        "test",
-        "texts",
-        "file",
-        "question",
-        "corpus",
-        "cache",
+        *("text", "label", "validation", "test", "texts"),
+        *("file", "question", "corpus", "cache"),
     ),
     "checkpoint": ("config", "tokenizer", "model", "ignore"),
     "task": (

@@ -18,18 +18,9 @@ from keras_posenc.maps.grid import Grid
 OF_LAYERS = {"name", "dtype", "trainable", "autocast", "activity_regularizer"}
 # The methods of an encoding that attention calls.
 HOOKS = (
-    "restrict",
-    "features",
-    "query_features",
-    "heads",
-    "decay",
-    "bias",
-    "score",
-    "scan",
-    "sink",
-    "normalize",
-    "value",
-)
+    "restrict", "features", "query_features", "heads", "decay", "bias", "score", "scan", "sink",
+    "normalize", "value",
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)

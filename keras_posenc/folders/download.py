@@ -16,26 +16,14 @@ LONGEST_NAME = 96  # characters of owner/name
 REVISION = re.compile(r"(?!.*(?:\.\.|//))[\w.][\w./+-]{0,249}(?<![./])")
 # Of a repository, the files that are read. A file of PyTorch (.bin, .pt) is a pickle: never.
 SETTINGS = (
-    "config.json",
-    "bert_config.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "modules.json",
-    "*sentence_*_config.json",
-    "config_sentence_transformers.json",
-    "adapter_config.json",
-    "[0-9]*_*/config.json",
-    "labels.json",
-    "text_model.json",
+    "config.json", "bert_config.json", "tokenizer_config.json", "special_tokens_map.json",
+    "added_tokens.json", "modules.json", "*sentence_*_config.json",
+    "config_sentence_transformers.json", "adapter_config.json", "[0-9]*_*/config.json",
+    "labels.json", "text_model.json",
     "artifact.metadata",  # of Stanford's ColBERT
     # KerasHub's
-    "metadata.json",
-    "tokenizer.json",
-    "preprocessor.json",
-    "task.json",
-    "assets/tokenizer/*",
-)
+    "metadata.json", "tokenizer.json", "preprocessor.json", "task.json", "assets/tokenizer/*",
+)  # fmt: skip
 VOCABULARIES = (
     "vocab.txt",
     "vocab.json",

@@ -20,19 +20,10 @@ TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", *SENTENCE_PIECE)
 PICKLED = "bpe_encoder.bin"
 # The weights that are looked for, in this order; a pattern must match one file only.
 WEIGHTS = (
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-    "bert_model.ckpt.index",
-    "model.keras",
-    "model.weights.h5",
-    "model.weights.json",
-    "*.safetensors",
-    "*.ckpt*.index",
-    "*.bin",
-    "*.keras",
-)
+    "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
+    "pytorch_model.bin.index.json", "bert_model.ckpt.index", "model.keras", "model.weights.h5",
+    "model.weights.json", "*.safetensors", "*.ckpt*.index", "*.bin", "*.keras",
+)  # fmt: skip
 
 
 def config_name(folder):

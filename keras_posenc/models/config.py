@@ -40,15 +40,9 @@ WITH_ENCODINGS = "keras_posenc-"
 
 RATES = ("dropout_rate", "attention_dropout_rate")
 FLAGS = (
-    "padded_positions",
-    "embedding_norm",
-    "head_norm",
-    "causal",
-    "position_table",
-    "table_norm",
-    "mlm_bias",
-    "tie_word_embeddings",
-)
+    "padded_positions", "embedding_norm", "head_norm", "causal", "position_table", "table_norm",
+    "mlm_bias", "tie_word_embeddings",
+)  # fmt: skip
 
 # Field -> the values it may have.
 CHOICES = {

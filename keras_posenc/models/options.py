@@ -47,13 +47,7 @@ class Options:
 
 # Fields that the factory derives from its own arguments.
 DERIVED = {
-    "application",
-    "extension",
-    "max_position",
-    "encodings",
-    "swapped",
-    "absolute_positions",
-    "position_ids",
-    "stored",
-}
+    "application", "extension", "max_position", "encodings", "swapped", "absolute_positions",
+    "position_ids", "stored",
+}  # fmt: skip
 KEYWORDS = {field.name for field in dataclasses.fields(Options)} - DERIVED

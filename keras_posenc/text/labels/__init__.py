@@ -7,13 +7,6 @@ from keras_posenc.text.labels.tags import TagLabels, tag_names
 from keras_posenc.text.labels.whole import ClassLabels, FloatLabels, MultiLabels, TextNumbers
 
 __all__ = [
-    "ClassLabels",
-    "FloatLabels",
-    "Labels",
-    "MultiLabels",
-    "NextTokenLabels",
-    "SpanLabels",
-    "TagLabels",
-    "TextNumbers",
-    "tag_names",
-]
+    "ClassLabels", "FloatLabels", "Labels", "MultiLabels", "NextTokenLabels", "SpanLabels",
+    "TagLabels", "TextNumbers", "tag_names",
+]  # fmt: skip
