@@ -16,27 +16,35 @@ PAGE = string.Template("""\
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>$title</title>
 <style>
-body { font: 15px/1.5 system-ui, sans-serif; color: #1c1c1c; background: #fff;
+:root { color-scheme: light dark; --text: #1c1c1c; --page: #fff; --quiet: #555; --line: #ddd;
+        --shade: #bbb; --code: #f5f5f5; }
+@media (prefers-color-scheme: dark) {
+  :root { --text: #ddd; --page: #1c1d21; --quiet: #a5a5a5; --line: #3c3d42; --shade: #77787d;
+          --code: #28292e; }
+  img { filter: brightness(.85); }
+}
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--text); background: var(--page);
        max-width: 62rem; margin: 0 auto; padding: 1.5rem 1rem 4rem; }
 h1 { font-size: 1.6rem; margin: 0 0 1rem; }
-h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; border-bottom: 1px solid #ddd; }
-/* What is wider than a phone scrolls; a shadow at its right edge shows that there is more. */
-section { overflow-x: auto; background:
-  linear-gradient(to left, #fff 40%, transparent) right / 2rem 100% no-repeat local,
-  linear-gradient(to left, #bbb, transparent) right / .6rem 100% no-repeat scroll; }
+h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; border-bottom: 1px solid var(--line); }
+/* What is wider than a phone scrolls; a shadow at a table's right edge shows that there is more. */
+section, .wide { overflow-x: auto; }
+.wide { background:
+  linear-gradient(to left, var(--page) 40%, transparent) right / 2rem 100% no-repeat local,
+  linear-gradient(to left, var(--shade), transparent) right / .6rem 100% no-repeat scroll; }
 /* Below its least width, the letters of a figure cannot be read. */
-img { max-width: 100%; min-width: 30rem; height: auto; display: block; }
-pre { background: #f5f5f5; padding: .6rem .8rem; overflow-x: auto; font-size: .88rem; }
+img { max-width: 100%; min-width: 30rem; height: auto; display: block; background: #fff; }
+pre { background: var(--code); padding: .6rem .8rem; overflow-x: auto; font-size: .88rem; }
 .verdict { font-size: 1.05rem; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem .7rem .25rem 0; text-align: left; border-bottom: 1px solid #eee;
-         vertical-align: top; }
+th, td { padding: .25rem .7rem .25rem 0; text-align: left; vertical-align: top;
+         border-bottom: 1px solid var(--line); }
 .pairs td { overflow-wrap: anywhere; }
-thead th { border-bottom: 1px solid #999; }
+thead th { border-bottom: 1px solid var(--quiet); }
 tbody th { font-weight: 600; }
 details { margin: .6rem 0; }
 summary { cursor: pointer; font-weight: 600; }
-.note { color: #555; font-size: .88rem; }
+.note { color: var(--quiet); font-size: .88rem; }
 </style>
 </head>
 <body>
@@ -84,7 +92,8 @@ def table(names, rows):
         + "</tr>"
         for first, *rest in rows
     )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    head = f"<thead><tr>{head}</tr></thead>"
+    return f"<div class=wide><table>{head}<tbody>{body}</tbody></table></div>"
 
 
 def pairs(rows):
@@ -92,7 +101,7 @@ def pairs(rows):
     body = "\n".join(
         f"<tr><th>{escaped(name)}</th><td>{escaped(value)}</td></tr>" for name, value in rows
     )
-    return f"<table class=pairs><tbody>{body}</tbody></table>"
+    return f"<div class=wide><table class=pairs><tbody>{body}</tbody></table></div>"
 
 
 def code(text):
