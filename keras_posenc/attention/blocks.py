@@ -56,9 +56,8 @@ AXES = axes_of(Inputs)
 def attend_in_blocks(q, k, v, grid, rules, block_rows, compute):
     """Computes the same output (B, Tq, H, Dv) as `attend_explicitly`, block by block.
 
-    Args:
-        block_rows: int, or on TensorFlow an int32 scalar. Number of rows in a block.
-        compute: `weigh_cells`, or another function of a block with its arguments and results.
+    `block_rows`: int, or on TensorFlow an int32 scalar. Number of rows in a block. `compute`:
+    `weigh_cells`, or another function of a block with its arguments and results.
     """
     block, tensors, carry = prepare(q, k, v, grid, rules, compute)
     known = None not in (q.shape[1], k.shape[1]) and isinstance(block_rows, int)
@@ -97,11 +96,9 @@ class QueryBlock:
     def __call__(self, tensors, carry, output=None, number=0):
         """Computes the block's output (B, H, rows, Dv) and the carry of the next block.
 
-        Args:
-            tensors: dict, with the keys of `prepare`.
-            carry: list of tensors.
-            output: the saved output, when only its gradient is needed.
-            number: int. Which of several blocks it is, where dropout needs to know.
+        `tensors`: dict, with the keys of `prepare`. `output`: the saved output, when only its
+        gradient is needed. `number`: int. Which of several blocks it is, where dropout needs to
+        know.
         """
         inputs = with_tensors(self.inputs, tensors)
         q, k, v = inputs.q, inputs.k, inputs.v
@@ -117,9 +114,7 @@ def prepare(q, k, v, grid, rules, compute, explicit=False):
     """Makes the `QueryBlock` of a map, the tensors that it reads, and the first carry.
 
     The tensors are a dict, (name, encoding or None) -> tensor, with the names of `AXES`.
-
-    Args:
-        explicit: bool. The weights of the encodings are among them.
+    `explicit`: bool. The weights of the encodings are among them.
     """
     variables = {}
     if explicit or not backend.TRAITS.closures_have_gradients:
@@ -186,9 +181,8 @@ def run(block, tensors, block_rows, carry, columns=None, at_once=1):
 def axis_along(key, x, side):
     """The axis of a tensor along which it differs, or None if it is the same everywhere.
 
-    Args:
-        key, x: a tensor of `prepare` with its key. A mask or a bias may have one row for all.
-        side: "rows" or "columns" of the map.
+    `key`, `x`: a tensor of `prepare` with its key. A mask or a bias may have one row for all.
+    `side`: "rows" or "columns" of the map.
     """
     axis = getattr(AXES[key[0]], side)
     if axis is None or (x.shape[axis] == 1 and key[0] != "q"):

@@ -19,9 +19,8 @@ from keras_posenc.positions import consecutive
 class Call:
     """The arguments of `PositionalAttention.call`, whose signature it is.
 
-    Attributes:
-        num_keys: int or None. Number of keys to attend to: those of the cache, if there is one.
-        with_map: bool. The attention map is requested.
+    `num_keys`: int or None. Number of keys to attend to: those of the cache, if there is one.
+    `with_map`: bool. The attention map is requested.
     """
 
     query: Tensor
@@ -165,11 +164,8 @@ def as_ids(ids, index):
 def check_call(call, layer):
     """Raises ValueError for arguments that contradict each other or the layer.
 
-    Only shapes and types are read, so that it is the same with and without numbers.
-
-    Args:
-        call: `Call`.
-        layer: a `PositionalAttention`.
+    Only shapes and types are read, so that it is the same with and without numbers. `layer`: a
+    `PositionalAttention`.
     """
     name = type(layer).__name__
     _check_inputs(name, call, layer.widths)

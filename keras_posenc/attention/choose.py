@@ -216,8 +216,7 @@ def _check_rows(q, encodings):
 def rows_of_block(q, k, hooks, heads, sizes):
     """Number of rows in a block, or None if the map is to be materialised as a whole.
 
-    Args:
-        sizes: (bytes of a map from which on it is cut, bytes of a block's map), on a CPU.
+    `sizes`: (bytes of a map from which on it is cut, bytes of a block's map), on a CPU.
     """
     accelerated = backend.on_accelerator(q)
     if accelerated:

@@ -17,8 +17,7 @@ FULL = "The cache is full: make it longer, make_cache(batch_size, length)."
 class Overwritten(typing.NamedTuple):
     """A cache that nothing else reads: a call may write into its tensors instead of copying them.
 
-    Attributes:
-        keys, values, key_mask, start: as in `empty_cache`.
+    `keys`, `values`, `key_mask`, `start`: as in `empty_cache`.
     """
 
     keys: object
@@ -49,11 +48,8 @@ class Memory:
         """Appends these keys and values to those of a cache; returns the result and the new cache.
 
         A cache stores a key and its features in one tensor. Where the number of keys is known, only
-        the places of the cache that are written are read.
-
-        Args:
-            cache: as `empty_cache` returns it, or `Overwritten`.
-            whole: bool. Read the places that are not written, too.
+        the places of the cache that are written are read. `cache`: as `empty_cache` returns it, or
+        `Overwritten`. `whole`: bool. Read the places that are not written, too.
         """
         keys, values, key_mask, start = cache
         start = backend.number(start)

@@ -23,13 +23,9 @@ def attend_last(layer, query, named):
     It is self-attention after a cache, by a layer whose encodings, if any, act on each token as it
     is written, or mask keys by their positions. Everything else is left to the layer.
 
-    Args:
-        layer: `PositionalAttention`.
-        query: (B, 1, E), which is also the value and the key.
-        named: dict, the other arguments of the call.
-
-    Returns:
-        The output (B, 1, output size) and the new cache, or None.
+    `layer`: `PositionalAttention`. `query`: (B, 1, E), which is also the value and the key.
+    `named`: dict, the other arguments of the call. Returns the output (B, 1, output size) and the
+    new cache, or None.
     """
     cache, added = named.get("cache"), named.get("value_mask")
     if not isinstance(cache, Overwritten) or added is None or query.shape[1] != 1:

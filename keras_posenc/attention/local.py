@@ -58,10 +58,8 @@ def local_rows(q, k, grid, rules):
 def attend_locally(q, k, v, grid, rules, block_rows, compute, over_devices=False):
     """Computes the same output (B, T, H, Dv) as `attend_explicitly` under a window.
 
-    Args:
-        block_rows: int, from `local_rows`.
-        compute: function of a block, as in `attend_in_blocks`.
-        over_devices: bool. The rows are split over several devices, each with whole blocks.
+    `block_rows`: int, from `local_rows`. `compute`: function of a block, as in `attend_in_blocks`.
+    `over_devices`: bool. The rows are split over several devices, each with whole blocks.
     """
     seen = grid.seen_by_all()
     # Columns that fill up the last chunk are none.

@@ -76,9 +76,8 @@ def matrix_of(q, k, v, grid, rules, carry):
 def weigh_cells(q, k, v, grid, rules, carry, output=None):
     """The output and carry of `matrix_of`, in fewer passes, where no encoding reads the weights.
 
-    Args:
-        q, k, v, grid, rules, carry: as in `matrix_of`.
-        output: the output, where a backend wants its gradient only.
+    `q`, `k`, `v`, `grid`, `rules`, `carry`: as in `matrix_of`. `output`: the output, where a
+    backend wants its gradient only.
     """
     logits, carry = logits_of(q, k, grid, rules, carry)
     v = v * ops.cast(1 / (1 - rules.dropout), v.dtype) if rules.dropout else v
@@ -113,11 +112,7 @@ def with_columns(x, num_columns, rules, value=0):
 
 
 def zero_if_blind(x, grid, mask):
-    """x (B, H, Tq, N) with zeros in the rows that see no column.
-
-    Args:
-        mask: `grid.mask()`.
-    """
+    """x (B, H, Tq, N) with zeros in the rows that see no column. `mask`: `grid.mask()`."""
     if mask is None or grid.every_row_sees():
         return x
     return ops.where(ops.any(mask, axis=-1, keepdims=True), x, ops.zeros((), x.dtype))

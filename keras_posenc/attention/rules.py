@@ -15,8 +15,7 @@ from keras_posenc.maps.diagonals import all_distances
 class Hooks:
     """What an attention layer asks of its encodings, asked once.
 
-    Args:
-        encodings: sequence of `Encoding`. Each learns here whether later ones change the heads.
+    `encodings`: sequence of `Encoding`. Each learns here whether later ones change the heads.
 
     Attributes:
         encodings: tuple, all of them.
@@ -171,14 +170,9 @@ class Rules:
 def encode(q, k, v, grid, hooks, forms_map):
     """Lets the encodings act before the logits: on the grid, and on the heads (B, T, H, D).
 
-    Args:
-        hooks: `Hooks`.
-        forms_map: bool. The attention matrix is materialised. Then a term that depends on distances
-            alone is added to the logits, and its `heads` are skipped.
-
-    Returns:
-        q, k and the `Grid`, whose content is what came in. The queries are those that its content
-        already has, if it has any.
+    `forms_map`: bool. The attention matrix is materialised. Then a term that depends on distances
+    alone is added to the logits, and its `heads` are skipped. Returns q, k and the `Grid`, whose
+    content is what came in. The queries are those that its content already has, if it has any.
     """
     queries = q if grid.content.queries is None else grid.content.queries
     grid = grid.replace(queries=queries, keys=k, values=v)

@@ -26,8 +26,7 @@ def splits_sequence(q, k, hooks):
 def attend_over_devices(q, k, v, grid, rules, block_rows, compute):
     """Computes the same output (B, Tq, H, Dv) as `attend_in_blocks`.
 
-    Args:
-        block_rows: int or None. Number of rows in a block of a device; None for all of them.
+    `block_rows`: int or None. Number of rows in a block of a device; None for all of them.
     """
     block, tensors, carry = prepare(q, k, v, grid, rules, compute, explicit=True)
     shards = backend.sequence_shards(q)

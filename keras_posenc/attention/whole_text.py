@@ -16,15 +16,9 @@ def attend_whole(layer, query, named):
     """The output of a layer for texts without padding, or None where this is no such call.
 
     It is self-attention by a layer whose encodings, if any, act on each token alone. Everything
-    else is left to the layer.
-
-    Args:
-        layer: `PositionalAttention`.
-        query: (B, T, E), which is also the value and the key.
-        named: dict, the other arguments of the call.
-
-    Returns:
-        The output (B, T, output size), or None.
+    else is left to the layer. `layer`: `PositionalAttention`. `query`: (B, T, E), which is also the
+    value and the key. `named`: dict, the other arguments of the call. Returns the output (B, T,
+    output size), or None.
     """
     if any(x is not None and x is not False and name not in KNOWN for name, x in named.items()):
         return None

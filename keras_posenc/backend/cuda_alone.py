@@ -21,10 +21,7 @@ def drop_features(x, rate, seed):
 def unmasked(ids, values, masked):
     """Ids, marked if no value is the masked one, where to ask for it later would cost time.
 
-    Args:
-        ids: array or tensor.
-        values: NumPy array of them.
-        masked: int.
+    `ids`: array or tensor. `values`: NumPy array of them.
     """
     return ids
 
@@ -37,8 +34,7 @@ def is_unmasked(ids):
 def number(x, known=None):
     """A scalar tensor as a number of Python, or itself where only the program's runs know it.
 
-    Args:
-        known: int or None. The number, from here on.
+    `known`: int or None. The number, from here on.
     """
     return x
 

@@ -21,13 +21,9 @@ def rms_norm(x, gamma, offset, epsilon):
 def rotate(x, cos, sin, layout):
     """Rotates the first features of each head: (a, b) -> (a cos - b sin, b cos + a sin).
 
-    Args:
-        x: (B, T, H, D).
-        cos, sin: float32 (B or 1, T, 1, pairs).
-        layout: "interleaved" (pair k is 2k, 2k + 1) or "half" (k, k + pairs).
-
-    Returns:
-        A tensor like x, computed in float32; features beyond 2 pairs are unchanged.
+    `x`: (B, T, H, D). `cos`, `sin`: float32 (B or 1, T, 1, pairs). `layout`: "interleaved" (pair k
+    is 2k, 2k + 1) or "half" (k, k + pairs). Returns a tensor like x, computed in float32; features
+    beyond 2 pairs are unchanged.
     """
     pairs, dtype = cos.shape[-1], x.dtype
     x = ops.cast(x, "float32")

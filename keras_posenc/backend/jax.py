@@ -319,8 +319,7 @@ def kernel_multiple(q):
 def kernel_forms_map(q, padded):
     """Whether the kernel materialises the map of all heads.
 
-    Args:
-        padded: bool. The heads get a feature more, by `runs_cudnn`.
+    `padded`: bool. The heads get a feature more, by `runs_cudnn`.
     """
     return not _has_flash_attention(q.dtype, q.shape[-1] + padded)
 

@@ -20,12 +20,9 @@ def over_batch(function, tensors, split):
     """function(tensors), each device with its texts of some tensors and all of the others.
 
     What it computes of the others, such as a bias of all texts, has a gradient that each device
-    sums over its texts. The devices add up their sums once, behind all loops.
-
-    Args:
-        function: A list of tensors -> a tensor, whose first axis is the batch.
-        tensors: list.
-        split: list of bool. Whether the first axis of a tensor is split.
+    sums over its texts. The devices add up their sums once, behind all loops. `function`: A list of
+    tensors -> a tensor, whose first axis is the batch. `split`: list of bool. Whether the first
+    axis of a tensor is split.
     """
     distribution = keras.distribution.distribution()
     axis = distribution.batch_dim_name

@@ -17,10 +17,8 @@ def cache_programs():
     """Keeps compiled programs in the user's cache directory, unless the user has chosen another.
 
     JAX_COMPILATION_CACHE_DIR names another directory, JAX_ENABLE_COMPILATION_CACHE=false keeps
-    none, and JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS sets which programs are worth it.
-
-    Returns:
-        str, the directory; None if nothing is kept, as where it cannot be written to.
+    none, and JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS sets which programs are worth it. Returns a
+    str, the directory; None if nothing is kept, as where it cannot be written to.
     """
     if not jax.config.jax_enable_compilation_cache:
         return None

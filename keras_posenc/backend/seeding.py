@@ -9,11 +9,7 @@ from keras_posenc.backend.keras_names import has, hidden_tensorflow
 
 
 def set_random_seed(seed):
-    """Does what `keras.utils.set_random_seed` does, with `without_tensorflow`.
-
-    Args:
-        seed: int.
-    """
+    """Does what `keras.utils.set_random_seed` does, with `without_tensorflow`."""
     with without_tensorflow():
         keras.utils.set_random_seed(seed)
 

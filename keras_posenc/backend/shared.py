@@ -239,9 +239,8 @@ def apart(x):
 def one_pass(function, *arguments):
     """Calls function(*arguments), compiled into one program where the backend needs to be asked.
 
-    Args:
-        function: a function of a module, not a closure: it is compiled once per kind of tensors.
-        arguments: tensors and Python numbers.
+    `function`: a function of a module, not a closure: it is compiled once per kind of tensors.
+    `arguments`: tensors and Python numbers.
     """
     return function(*arguments)
 
@@ -385,17 +384,10 @@ def example_inputs(model):
 def by_group(function, rows, counts, weights):
     """Computes function(rows of group g, weights of group g) for all groups.
 
-    Here each group computes all rows; the backends compute each row once.
-
-    Args:
-        function: function of rows (n, D) and a list of weights, to (n, E). It is hashable, and
-            equal to another one that computes the same.
-        rows: (M, D), those of group 0 first.
-        counts: (G,) int32, the number of rows of each group.
-        weights: list of tensors (G, ...).
-
-    Returns:
-        (M, E).
+    Here each group computes all rows; the backends compute each row once. `function`: function of
+    rows (n, D) and a list of weights, to (n, E). It is hashable, and equal to another one that
+    computes the same. `rows`: (M, D), those of group 0 first. `counts`: (G,) int32, the number of
+    rows of each group. `weights`: list of tensors (G, ...). Returns (M, E).
     """
     groups = weights[0].shape[0]
     ends = ops.cumsum(counts)
@@ -417,12 +409,9 @@ def export_model(model, path, format):
 def train_steps(model):
     """A function (batches, count) -> losses: takes the first `count` of these training steps.
 
-    Args:
-        model: a compiled `keras.Model` whose optimizer is built.
-
-    Returns:
-        A function of `batches`, a tuple of arrays (K, B, ...) of inputs, targets and weights, and
-        of `count`, an int up to K, which gives a list of the losses.
+    `model`: a compiled `keras.Model` whose optimizer is built. Returns a function of `batches`, a
+    tuple of arrays (K, B, ...) of inputs, targets and weights, and of `count`, an int up to K,
+    which gives a list of the losses.
     """
 
     def steps(batches, count):

@@ -24,11 +24,9 @@ def this_pass():
 def shared(key, tensors, compute):
     """The result of a function, from an earlier call of the same pass if there is one.
 
-    Args:
-        key: hashable. What the result depends on beside the tensors.
-        tensors: tuple of the tensors that it depends on. Other tensors with the same numbers are
-            other tensors.
-        compute: function without arguments.
+    `key`: hashable. What the result depends on beside the tensors. `tensors`: tuple of the tensors
+    that it depends on. Other tensors with the same numbers are other tensors. `compute`: function
+    without arguments.
 
     Example:
 

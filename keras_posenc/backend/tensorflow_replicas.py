@@ -31,11 +31,8 @@ def gather_rows(x):
 def weigh_loss(value, loss, y_pred, sample_weight):
     """A loss on this replica, times R W_r / (sum of W_r), where it is a mean; W_r are the weights.
 
-    Args:
-        value: scalar, or None.
-        loss: what the model was compiled with.
-        y_pred: the outputs.
-        sample_weight: weights of the rows, or of their tokens; or None.
+    `value`: scalar, or None. `loss`: what the model was compiled with. `y_pred`: the outputs.
+    `sample_weight`: weights of the rows, or of their tokens; or None.
     """
     context = tf.distribute.get_replica_context()
     reduction = getattr(loss, "reduction", "sum_over_batch_size")

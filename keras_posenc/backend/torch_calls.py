@@ -29,9 +29,8 @@ def is_plain(layer, x, casts=False):
     computed again in the backward pass or laid out on devices. Hooks, another `call` set on the
     layer, and a program that is traced rule it out as well.
 
-    Args:
-        casts: bool. The caller reads no variables, or casts them to the dtype of x. Otherwise a
-            variable of another dtype has to be cast by the scope around the call.
+    `casts`: bool. The caller reads no variables, or casts them to the dtype of x. Otherwise a
+    variable of another dtype has to be cast by the scope around the call.
     """
     policy = layer.dtype_policy
     dtype, around = policy.compute_dtype, getattr(scope("autocast_scope"), "dtype", None)

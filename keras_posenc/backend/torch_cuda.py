@@ -50,8 +50,7 @@ def kernels_drop(x):
 def next_seed(generator):
     """Two integers, as those of `generator.next()`, without waiting for the device.
 
-    Args:
-        generator: `keras.random.SeedGenerator`.
+    `generator`: `keras.random.SeedGenerator`.
     """
     if torch.compiler.is_compiling():
         return None  # a compiled program draws by the state of the device

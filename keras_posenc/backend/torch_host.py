@@ -39,9 +39,6 @@ class HostArray:
 
     Keras waits for the device, converts numbers of bfloat16 to float32 and back, one by one, and
     copies them twice more.
-
-    Args:
-        x: tensor.
     """
 
     def __init__(self, x):

@@ -44,11 +44,7 @@ class Entry:
 def read_archive(buffer):
     """Reads the directory of a zip archive.
 
-    Args:
-        buffer: array of the file's bytes.
-
-    Returns:
-        dict, name -> `Entry`.
+    `buffer`: array of the file's bytes. Returns a dict, name -> `Entry`.
     """
     count, start, end = _directory(buffer)
     data = buffer[start:end].tobytes()

@@ -150,12 +150,8 @@ def are_counts(value):
 def array_over(buffer, shape, dtype, offset=0, strides=None):
     """Makes an array that is a view of some bytes of a buffer.
 
-    Args:
-        buffer: array of bytes.
-        shape: tuple of non-negative ints.
-        dtype: NumPy dtype.
-        offset: int. First byte of the array.
-        strides: tuple of int, in bytes; None for a contiguous array.
+    `buffer`: array of bytes. `shape`: tuple of non-negative ints. `dtype`: NumPy dtype. `offset`:
+    int. First byte of the array. `strides`: tuple of int, in bytes; None for a contiguous array.
     """
     size = math.prod(shape)
     if size and strides is not None:

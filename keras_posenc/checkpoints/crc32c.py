@@ -18,11 +18,7 @@ SCALES = (64, 4, 1)  # the larger, the fewer slices; what remains is as long as 
 def crc32c(data):
     """The CRC-32C of an array of bytes.
 
-    Args:
-        data: array of uint8.
-
-    Returns:
-        int, of 32 bits.
+    `data`: array of uint8. Returns an int, of 32 bits.
 
     Example:
 

@@ -53,14 +53,7 @@ VALUES = {"__keras_tensor__", "__ellipsis__", "__slice__", "__tuple__", "__set__
 
 
 def load_keras(path):
-    """The model of a `.keras` file, uncompiled.
-
-    Args:
-        path: path of the file.
-
-    Returns:
-        `keras.Model`.
-    """
+    """The model of a `.keras` file, uncompiled. Returns `keras.Model`."""
     import keras
 
     from keras_posenc.keras_support.nested_layers import numbers_come_later
@@ -94,11 +87,7 @@ class RefusedModelError(ValueError):
 def check_keras(buffer):
     """Raises unless the file holds a model of known classes, and its own weights.
 
-    Args:
-        buffer: array of the file's bytes.
-
-    Raises:
-        RefusedModelError: it asks for more.
+    `buffer`: array of the file's bytes. Raises RefusedModelError if it asks for more.
     """
     archive = read_archive(buffer)
     for name in sorted(archive.keys() - ENTRIES):

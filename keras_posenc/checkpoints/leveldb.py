@@ -20,14 +20,8 @@ MOST_FIELDS = 2**10  # of a message
 def read_table(data):
     """Reads the entries of a table.
 
-    Args:
-        data: bytes of the file.
-
-    Returns:
-        dict, key -> value, both bytes.
-
-    Raises:
-        ValueError, IndexError: if the table is damaged, or larger than that of any checkpoint.
+    `data`: bytes of the file. Returns a dict, key -> value, both bytes. Raises ValueError,
+    IndexError if the table is damaged, or larger than that of any checkpoint.
     """
     footer = data[-FOOTER:]
     if len(footer) < FOOTER or not footer.endswith(MAGIC):
@@ -102,15 +96,9 @@ def varints(data, place, count):
 def read_message(data, fields):
     """Reads some fields of a protocol buffer.
 
-    Args:
-        data: bytes of the message.
-        fields: dict, name of a field -> its number.
-
-    Returns:
-        dict, name -> list of int or bytes; [0] for a field that is absent.
-
-    Raises:
-        ValueError, IndexError: if the message is damaged.
+    `data`: bytes of the message. `fields`: dict, name of a field -> its number. Returns a dict,
+    name -> list of int or bytes; [0] for a field that is absent. Raises ValueError, IndexError if
+    the message is damaged.
     """
     values = read_fields(data)
     return {name: values.get(number, [0]) for name, number in fields.items()}
@@ -119,15 +107,8 @@ def read_message(data, fields):
 def read_fields(data, most=MOST_FIELDS):
     """Reads the fields of a protocol buffer.
 
-    Args:
-        data: bytes of the message.
-        most: int. Maximum number of fields.
-
-    Returns:
-        dict, number of a field -> list of int or bytes.
-
-    Raises:
-        ValueError, IndexError: if the message is damaged.
+    `data`: bytes of the message. `most`: int. Maximum number of fields. Returns a dict, number of a
+    field -> list of int or bytes. Raises ValueError, IndexError if the message is damaged.
     """
     values, place, count = {}, 0, 0
     while place < len(data):

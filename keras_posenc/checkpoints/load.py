@@ -141,12 +141,8 @@ class Loader:
     def initial(self, name, shape):
         """Returns the stored numbers of a new weight, once; None where nothing fits.
 
-        Args:
-            name: str such as `"Transformer-3-FeedForward/output/kernel"`.
-            shape: tuple of int.
-
-        Returns:
-            float32 array of this shape, or None. After `load` always None.
+        `name`: str such as `"Transformer-3-FeedForward/output/kernel"`. Returns float32 array of
+        this shape, or None. After `load` always None.
         """
         places = [] if self.loaded or name in self.assigned else self._places_of(name)
         step = self._step(name, places[0], shape) if places else None

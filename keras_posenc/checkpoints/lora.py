@@ -13,12 +13,9 @@ ADAPTED = ("kernel", "embeddings")
 def merged_arrays(layers):
     """The weights of layers as arrays, with the product of its factors added where LoRA is on.
 
-    Args:
-        layers: dict, layer name -> built layer.
-
-    Returns:
-        dict, as `variables_of` names them -> array. Factors of LoRA are not among them, except
-        those of quantized layers, whose weights are no numbers to add to.
+    `layers`: dict, layer name -> built layer. Returns a dict, as `variables_of` names them ->
+    array. Factors of LoRA are not among them, except those of quantized layers, whose weights are
+    no numbers to add to.
 
     Example:
 

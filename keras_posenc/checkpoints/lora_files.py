@@ -32,11 +32,9 @@ IRRELEVANT = {
 class LoraCheckpoint(Checkpoint):
     """A checkpoint whose weights have a LoRA adapter's products added.
 
-    Args:
-        base: `Checkpoint`.
-        products: dict. Name of a weight -> (A, B, scale, transposed). W + scale B A is read.
-        replaced: dict. Name -> array. These arrays replace the weights of their names, or are new.
-        path: str. The path of the adapter.
+    `base`: `Checkpoint`. `products`: dict. Name of a weight -> (A, B, scale, transposed). W + scale
+    B A is read. `replaced`: dict. Name -> array. These arrays replace the weights of their names,
+    or are new. `path`: str. The path of the adapter.
     """
 
     def __init__(self, base, products, replaced, path):
@@ -58,14 +56,9 @@ class LoraCheckpoint(Checkpoint):
 def merge_lora(base, tensors, settings, path):
     """Merges the tensors of an adapter into a checkpoint as that is read.
 
-    Args:
-        base: `Checkpoint` of the model that the adapter was trained on.
-        tensors: `Checkpoint` of the adapter.
-        settings: dict that `read_settings` returned.
-        path: str. The directory of the adapter.
-
-    Returns:
-        `LoraCheckpoint`.
+    `base`: `Checkpoint` of the model that the adapter was trained on. `tensors`: `Checkpoint` of
+    the adapter. `settings`: dict that `read_settings` returned. `path`: str. The directory of the
+    adapter. Returns `LoraCheckpoint`.
     """
     factors, replaced = {}, {}
     for name in tensors:
@@ -92,11 +85,8 @@ def merge_lora(base, tensors, settings, path):
 def check_tied(checkpoint, table):
     """Raises ValueError if an adapter changes a token table that a head of tokens shares.
 
-    PEFT leaves the head as it was, so that the two are no longer the same.
-
-    Args:
-        checkpoint: `LoraCheckpoint`.
-        table: `Table` of the family.
+    PEFT leaves the head as it was, so that the two are no longer the same. `checkpoint`:
+    `LoraCheckpoint`. `table`: `Table` of the family.
     """
     tokens, *head = (
         {place.name for place in table.names(name)} & checkpoint.keys()

@@ -69,9 +69,8 @@ class Cut(typing.NamedTuple):
     def of(self, array, shape):
         """A view of the part (..., heads, n / heads) of an array (..., parts n) or its transpose.
 
-        Args:
-            array: NumPy array.
-            shape: of our variable, whose last axes are (heads, size), if it has three.
+        `array`: NumPy array. `shape`: of our variable, whose last axes are (heads, size), if it has
+        three.
         """
         *lead, size = array.shape
         heads = shape[-2] if self.by_head else 1
@@ -313,9 +312,8 @@ class KerasNames:
 def flat_shape(variable, shape):
     """Shape of a variable in files, where heads and head size are one axis.
 
-    Args:
-        variable: str; attention's output has heads first, its inputs have them last.
-        shape: tuple of int, the variable's shape in the model.
+    `variable`: str; attention's output has heads first, its inputs have them last. `shape`: tuple
+    of int, the variable's shape in the model.
     """
     if len(shape) == 3 and variable.endswith("/kernel"):
         first, heads, last = shape

@@ -21,25 +21,14 @@ MOST_HEADER = 2**14  # bytes
 
 
 def read_npy(path):
-    """The array of an .npy file, mapped into memory.
-
-    Args:
-        path: str or path of the file.
-
-    Returns:
-        Read-only array.
-    """
+    """The array of an .npy file, mapped into memory. Returns a read-only array."""
     return _array(mapped(path))
 
 
 def read_npz(path):
     """The arrays of an .npz file that `numpy.savez` wrote.
 
-    Args:
-        path: str or path of the file.
-
-    Returns:
-        dict, name -> read-only array.
+    Returns a dict, name -> read-only array.
     """
     buffer, arrays = mapped(path), {}
     for name, entry in read_archive(buffer).items():

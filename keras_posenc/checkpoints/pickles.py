@@ -31,10 +31,8 @@ class Maker:
 class Unpickler:
     """Reads consecutive pickles.
 
-    Args:
-        data: array of the file's bytes, or bytes.
-        names: dict, (module, name) -> object; only a `Maker` can be called.
-        persistent: function, persistent id -> object.
+    `data`: array of the file's bytes, or bytes. `names`: dict, (module, name) -> object; only a
+    `Maker` can be called. `persistent`: function, persistent id -> object.
     """
 
     def __init__(self, data, names, persistent=None):
@@ -44,8 +42,7 @@ class Unpickler:
     def load(self):
         """Reads the object of the next pickle.
 
-        Raises:
-            RefusedError: if torch's own `weights_only` refuses it too, or it is too long.
+        Raises RefusedError if torch's own `weights_only` refuses it too, or it is too long.
         """
         window = bytes(self.data[self.place : self.place + MOST_BYTES])
         run = _Run(window, self.names, self.persistent)

@@ -29,9 +29,7 @@ def check_config(values):
 def hint(checkpoint, wrong):
     """A sentence for the tensors of a checkpoint that are quantized, or None.
 
-    Args:
-        checkpoint: `Checkpoint`.
-        wrong: list of the names of its tensors that do not fit.
+    `wrong`: list of the names of its tensors that do not fit.
     """
     kinds = sorted({checkpoint.dtype(name).name for name in wrong if name in checkpoint})
     kinds = [kind for kind in kinds if DTYPES.match(kind)]

@@ -36,12 +36,8 @@ DTYPES = {
 def read_safetensors(path, buffer):
     """Reads a safetensors file as views of the memory-mapped file.
 
-    Args:
-        path: path of the file, for errors.
-        buffer: uint8 array of its bytes, memory-mapped.
-
-    Returns:
-        dict from names to NumPy arrays.
+    `path`: path of the file, for errors. `buffer`: uint8 array of its bytes, memory-mapped. Returns
+    a dict from names to NumPy arrays.
     """
     length = int.from_bytes(buffer[:8].tobytes(), "little")
     start = 8 + length
@@ -121,9 +117,7 @@ def _check_order(path, start, size, places):
 def write_safetensors(path, arrays):
     """Writes a safetensors file, one array at a time.
 
-    Args:
-        path: path of the file to write.
-        arrays: dict from names to NumPy arrays.
+    `path`: path of the file to write. `arrays`: dict from names to NumPy arrays.
     """
     codes = {numpy_dtype(dtype): code for code, dtype in DTYPES.items()}
     header, offset = {"__metadata__": {"format": "pt"}}, 0

@@ -56,15 +56,9 @@ DIM = {"size": 1}
 def read_tensorflow(prefix):
     """Arrays of a TensorFlow checkpoint, views of the memory-mapped data files.
 
-    Args:
-        prefix: path of the checkpoint's files, without `.index`.
-
-    Returns:
-        dict from names to NumPy arrays; what is not numbers is given as bytes. dict from the names
-        of those of numbers to their CRC-32C.
-
-    Raises:
-        FileNotFoundError: a data file is missing.
+    `prefix`: path of the checkpoint's files, without `.index`. Returns a dict from names to NumPy
+    arrays; what is not numbers is given as bytes. dict from the names of those of numbers to their
+    CRC-32C. Raises FileNotFoundError if a data file is missing.
     """
     index = f"{prefix}.index"
     data = read_bytes(index)

@@ -45,12 +45,8 @@ STATE_KEYS = ("state_dict", "model_state_dict", "model")
 def read_torch(path, buffer):
     """Arrays of a file of `torch.save`, views of the memory-mapped file.
 
-    Args:
-        path: path of the file, for errors.
-        buffer: uint8 array of its bytes, memory-mapped.
-
-    Returns:
-        dict from names to NumPy arrays.
+    `path`: path of the file, for errors. `buffer`: uint8 array of its bytes, memory-mapped. Returns
+    a dict from names to NumPy arrays.
     """
     try:
         contents = (_read_zip if buffer[:2].tobytes() == b"PK" else _read_legacy)(buffer)

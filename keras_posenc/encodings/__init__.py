@@ -129,11 +129,7 @@ def _spellings(name, kind):
 def spec_of(encoding):
     """The dict by which `get` makes an encoding again: its name, and arguments unlike the defaults.
 
-    Args:
-        encoding: an `Encoding`.
-
-    Returns:
-        dict that JSON can hold.
+    `encoding`: an `Encoding`. Returns a dict that JSON can hold.
 
     Example:
 

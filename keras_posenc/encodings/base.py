@@ -175,11 +175,7 @@ class Encoding(keras.layers.Layer):
         self.shared = bool(shared)
 
     def build(self, heads_shape: Sequence[int | None]) -> None:
-        """Creates the weights.
-
-        Args:
-            heads_shape: the shape of q, (B, T, H, D).
-        """
+        """Creates the weights. `heads_shape`: the shape of q, (B, T, H, D)."""
         self.num_heads, self.head_size = heads_shape[-2:]
         self.built = True
 

@@ -297,14 +297,9 @@ def t5_buckets(size, max_distance):
     """Computes the bucket of each distance on one side, in integer arithmetic.
 
     With L = size - E, n is in bucket E + b or above when n^L E^b >= M^b E^L. Floating-point
-    logarithms could round to just below an integer.
-
-    Args:
-        size: int. Buckets on this side.
-        max_distance: int. M.
-
-    Returns:
-        NumPy int32 (max_distance + 1,): the buckets of the distances 0 .. max_distance.
+    logarithms could round to just below an integer. `size`: int. Buckets on this side.
+    `max_distance`: int. M. Returns a NumPy int32 (max_distance + 1,): the buckets of the distances
+    0 .. max_distance.
 
     Example:
 

@@ -31,15 +31,9 @@ def log_bucket(distance, buckets, max_distance):
     """Assigns distances to DeBERTa-v2's buckets: exact up to buckets / 2, then logarithmic.
 
     Beyond m = buckets / 2 the bucket is m + ceil((m - 1) ln(|r| / m) / ln((max_distance - 1) / m)),
-    with the sign of r.
-
-    Args:
-        distance: NumPy array of integers.
-        buckets: int. Number of buckets in one direction.
-        max_distance: int. The distance max_distance - 1 falls into the last bucket, buckets - 1.
-
-    Returns:
-        NumPy array of the shape of `distance`.
+    with the sign of r. `distance`: NumPy array of integers. `buckets`: int. Number of buckets in
+    one direction. `max_distance`: int. The distance max_distance - 1 falls into the last bucket,
+    buckets - 1. Returns a NumPy array of the shape of `distance`.
 
     Example:
 

@@ -262,14 +262,9 @@ def _multiplied(w, b, k):
     """The products of the transformations of each block (UT transform).
 
     A vector x becomes x - (x W') V when it passes a block from its last token to the first, and the
-    tokens after key j of the block change the product x.k_j by -(x W') within_j.
-
-    Args:
-        w, k: (..., C, D), where C is a power of two.
-        b: (..., C, 1).
-
-    Returns:
-        V (..., C, D), and `within` (..., C, C).
+    tokens after key j of the block change the product x.k_j by -(x W') within_j. `w`, `k`: (..., C,
+    D), where C is a power of two. `b`: (..., C, 1). Returns V (..., C, D), and `within` (..., C,
+    C).
     """
     index = ops.arange(w.shape[-2], dtype="int32")
     later = index[:, None] > index

@@ -11,14 +11,8 @@ def kerple_weights(a, p, kind="log"):
     """Converts KERPLE's a and p to the stored weights of `KERPLE`.
 
     a is stored as ln(exp(a) - 1), and so is p of kind "log"; p of kind "power" as ln(p / (2 - p)).
-
-    Args:
-        a: positive numbers (H,).
-        p: positive numbers (H,), below 2 for "power"; None for a fixed `power`.
-        kind: "log" or "power".
-
-    Returns:
-        list of two float64 arrays (H,); of one without p.
+    `a`: positive numbers (H,). `p`: positive numbers (H,), below 2 for "power"; None for a fixed
+    `power`. `kind`: "log" or "power". Returns a list of two float64 arrays (H,); of one without p.
 
     Example:
 
@@ -73,14 +67,10 @@ def fire_weights(c, multiplier, hidden_kernel, hidden_bias, output_kernel, outpu
 def rotary_bias_weights(a, b):
     """Converts the two vectors of GAU's or MEGA's rotary bias to the weights of `RotaryBias`.
 
-    Their code rotates the features (k, k + S / 2) as a pair, `RotaryBias` (2k, 2k + 1).
-
-    Args:
-        a: (S,) or (H, S). The vector that is rotated by the position of the query.
-        b: (S,) or (H, S). The vector that is rotated by the position of the key.
-
-    Returns:
-        list of two float64 arrays (H, S), H = 1 for vectors (S,).
+    Their code rotates the features (k, k + S / 2) as a pair, `RotaryBias` (2k, 2k + 1). `a`: (S,)
+    or (H, S). The vector that is rotated by the position of the query. `b`: (S,) or (H, S). The
+    vector that is rotated by the position of the key. Returns a list of two float64 arrays (H, S),
+    H = 1 for vectors (S,).
 
     Example:
 

@@ -32,13 +32,8 @@ def whole_distance(grid):
 def summed_by_class(weights, index, classes):
     """Sums the weights of each row by an index.
 
-    Args:
-        weights: (B, H, Tq, Tk).
-        index: (B, Tq, Tk) int32, from 0 to C - 1.
-        classes: int C.
-
-    Returns:
-        (B, Tq, H, C) float32.
+    `weights`: (B, H, Tq, Tk). `index`: (B, Tq, Tk) int32, from 0 to C - 1. `classes`: int C.
+    Returns (B, Tq, H, C) float32.
     """
     batch, heads, rows, columns = ops.shape(weights)
     weights = ops.transpose(ops.cast(weights, "float32"), (0, 2, 3, 1))

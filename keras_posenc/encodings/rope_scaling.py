@@ -46,13 +46,8 @@ def read_scaling(scaling):
     """Validates a Hugging Face `rope_scaling` dict.
 
     "rope_type" takes precedence over "type". A missing `original_max_position_embeddings` is taken
-    from `max_position_embeddings`; a missing factor is their ratio.
-
-    Args:
-        scaling: None or a dict.
-
-    Returns:
-        The type, a str, and a dict of its fields.
+    from `max_position_embeddings`; a missing factor is their ratio. `scaling`: None or a dict.
+    Returns the type, a str, and a dict of its fields.
     """
     kind, fields = _kind_and_fields(scaling)
     parameters = inspect.signature(frequencies.SCALINGS[kind]).parameters.values()

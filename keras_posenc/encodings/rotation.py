@@ -7,13 +7,9 @@ from keras import ops
 def times_features(x, factors, tokens=1, features=3):
     """Multiplies the first features of each head, in float32.
 
-    Args:
-        x: heads, (B, T, H, D) or with the axes in another order.
-        factors: float32 (B or 1, T, F).
-        tokens, features: int. The axes of T and D in x.
-
-    Returns:
-        A tensor like x, in float32 if x is float16, which has no room for large factors.
+    `x`: heads, (B, T, H, D) or with the axes in another order. `factors`: float32 (B or 1, T, F).
+    `tokens`, `features`: int. The axes of T and D in x. Returns a tensor like x, in float32 if x is
+    float16, which has no room for large factors.
     """
     missing = x.shape[features] - factors.shape[-1]
     if missing:

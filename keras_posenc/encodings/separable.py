@@ -293,11 +293,7 @@ class RotaryBias(Encoding):
 def alibi_slopes(num_heads):
     """ALiBi's slopes: 2^(-8h / H), h = 1 .. H, with the paper's rule for H not a power of two.
 
-    Args:
-        num_heads: int. H.
-
-    Returns:
-        NumPy float64 (H,).
+    `num_heads`: int. H. Returns a NumPy float64 (H,).
 
     Example:
 
@@ -317,11 +313,8 @@ def sandwich_ratios(num_heads):
 def before_softplus(initializer):
     """Wraps an initializer for a weight that is stored before a softplus: x -> ln(exp(x) - 1).
 
-    Args:
-        initializer: a Keras initializer of positive numbers x, the values after the softplus.
-
-    Returns:
-        A function (shape, dtype) -> tensor.
+    `initializer`: a Keras initializer of positive numbers x, the values after the softplus. Returns
+    a function (shape, dtype) -> tensor.
 
     Example:
 

@@ -12,13 +12,7 @@ def gelu(x):
 
     It keeps only x for the backward pass. On TensorFlow, the GELU of Keras keeps up to three more
     tensors of the inner size, and it is 1.3 to 2 times slower on TensorFlow and JAX. PyTorch has a
-    fused kernel.
-
-    Args:
-        x: tensor.
-
-    Returns:
-        The shape and dtype of x.
+    fused kernel. Returns the shape and dtype of x.
 
     Example:
 
@@ -63,11 +57,8 @@ NAMES = {
 def get(name):
     """Returns the activation that a config's `hidden_act` names.
 
-    Args:
-        name: a name, a function, or a list of them for a gated unit.
-
-    Returns:
-        A function, or a list of functions.
+    `name`: a name, a function, or a list of them for a gated unit. Returns a function, or a list of
+    functions.
 
     Example:
 

@@ -17,16 +17,12 @@ class Dropout(keras.layers.Dropout):
     BERT, thirteen times. On CUDA, PyTorch's own kernel draws them by the seed of the layer. With a
     `noise_shape` it falls back to Keras' own dropout.
 
-    Args:
-        rate: float in [0, 1]. Share of the features dropped in training.
-        noise_shape, seed: as in `keras.layers.Dropout`.
+    `rate`: float in [0, 1]. Share of the features dropped in training. `noise_shape`, `seed`: as in
+    `keras.layers.Dropout`. Returns the shape of the inputs.
 
     Call arguments:
         inputs: (..., D).
         training: bool.
-
-    Returns:
-        The shape of the inputs.
 
     Example:
 

@@ -19,7 +19,8 @@ class MixtureOfExperts(keras.layers.Layer):
         FF(x) = W_o (g sigmoid(slope g) (h + offset)) + b_o, with (g, h) = W_i x + b_i
 
     The softmax is over the k chosen logits, in float32. Each token costs k experts, whatever their
-    number, on all backends except in an exported program, which computes all of them.
+    number, on all backends except in an exported program, which computes all of them. Returns (B,
+    T, D).
 
     Args:
         units: int. Inner size of an expert.
@@ -32,9 +33,6 @@ class MixtureOfExperts(keras.layers.Layer):
 
     Call arguments:
         inputs: (B, T, D).
-
-    Returns:
-        (B, T, D).
 
     Example:
 

@@ -16,20 +16,13 @@ from keras_posenc.keras_support.nested_layers import (
 class FeedForward(keras.layers.Layer):
     """The feed-forward sublayer: plain with one activation, a gated linear unit with several.
 
-    y = W_o (f_1(W_1 x) f_2(W_2 x) ...)
-
-    Args:
-        units: int. Inner size.
-        activation: an activation, or a list of them whose results are multiplied, such as ["gelu",
-            "linear"].
-        use_bias: bool, or "output" for a bias in W_o alone.
-        kernel_initializer: initializer of all kernels.
+    y = W_o (f_1(W_1 x) f_2(W_2 x) ...) `units`: int. Inner size. `activation`: an activation, or a
+    list of them whose results are multiplied, such as ["gelu", "linear"]. `use_bias`: bool, or
+    "output" for a bias in W_o alone. `kernel_initializer`: initializer of all kernels. Returns (B,
+    T, D).
 
     Call arguments:
         inputs: (B, T, D).
-
-    Returns:
-        (B, T, D).
 
     Example:
 

@@ -181,15 +181,9 @@ NORMS = {
 def normalization(kind="layer_norm", epsilon=1e-6, **kwargs):
     """Makes the normalization layer that a config names.
 
-    Args:
-        kind: "layer_norm"; "layer_norm_without_bias" (ModernBERT); "rms_norm";
-            "rms_norm_plus_one", with a factor 1 + gamma (Gemma); "rms_norm_without_scale"
-            (RoFormerV2).
-        epsilon: float.
-        **kwargs: of `keras.layers.Layer`.
-
-    Returns:
-        A layer from (..., D) to (..., D).
+    `kind`: "layer_norm"; "layer_norm_without_bias" (ModernBERT); "rms_norm"; "rms_norm_plus_one",
+    with a factor 1 + gamma (Gemma); "rms_norm_without_scale" (RoFormerV2). `kwargs`: of
+    `keras.layers.Layer`. Returns a layer from (..., D) to (..., D).
 
     Example:
 

@@ -21,17 +21,12 @@ class ShortConvolution(keras.layers.Layer):
         y_t = W_o (c_t * sum over k < K of w_k * (b * x)_{t - k}), with (b, c, x) = W_i inputs
 
     It has no positions and no cost that grows with the distance. Padding is read as zeros.
-
-    Args:
-        kernel_size: int. K, tokens that a token sees, itself included.
-        kernel_initializer: initializer of all kernels.
+    `kernel_size`: int. K, tokens that a token sees, itself included. `kernel_initializer`:
+    initializer of all kernels. Returns (B, T, D).
 
     Call arguments:
         inputs: (B, T, D).
         mask: (B, T) bool, False on padding.
-
-    Returns:
-        (B, T, D).
 
     Example:
 

@@ -16,11 +16,8 @@ REMEDY = (
 def check_ids(name, ids, bound, remedy=REMEDY):
     """Refuses ids that are no whole numbers, or that have no row in a table.
 
-    Args:
-        name: str, what the error calls them.
-        ids: NumPy array.
-        bound: int, rows of the table; None for the range of int32.
-        remedy: str. End of the error message.
+    `name`: str, what the error calls them. `ids`: NumPy array. `bound`: int, rows of the table;
+    None for the range of int32. `remedy`: str. End of the error message.
     """
     if ids.dtype.kind not in "iu":
         below = "" if bound is None else f", from 0 to {bound - 1}"
@@ -46,17 +43,11 @@ class IdEmbedding(keras.layers.Embedding):
 
     Ids that are known before a program runs are checked. A compiled JAX program, which would give
     NaN, reads the nearest row instead; `TransformerModel` checks what is given to it beforehand.
-
-    Args:
-        input_dim: int. Rows of the table.
-        output_dim: int. Size of a row.
-        **kwargs: further arguments of `keras.layers.Embedding`.
+    `input_dim`: int. Rows of the table. `output_dim`: int. Size of a row. `kwargs`: further
+    arguments of `keras.layers.Embedding`. Returns (B, T, output_dim).
 
     Call arguments:
         inputs: (B, T) ids.
-
-    Returns:
-        (B, T, output_dim).
 
     Example:
 
@@ -104,17 +95,13 @@ class IdEmbedding(keras.layers.Embedding):
 class TokenEmbedding(IdEmbedding):
     """A token embedding with a choice of padding id that also serves as output projection.
 
-    Args:
-        input_dim: int. Vocabulary size V.
-        output_dim: int. Size E.
-        pad_token_id: int or None. Tokens with this id are masked; None masks nothing.
+    `input_dim`: int. Vocabulary size V. `output_dim`: int. Size E. `pad_token_id`: int or None.
+    Tokens with this id are masked; None masks nothing. Returns (B, T, E); (B, T, V) with
+    `reverse=True`.
 
     Call arguments:
         inputs: (B, T) token ids; or (B, T, E) features with `reverse=True`.
         reverse: bool. Compute logits of all tokens, x E^T, instead of looking tokens up.
-
-    Returns:
-        (B, T, E); (B, T, V) with `reverse=True`.
 
     Example:
 
@@ -171,11 +158,10 @@ class TokenEmbedding(IdEmbedding):
 class BiasAdd(keras.layers.Layer):
     """Adds a learned bias per feature, y = x + b, initialised to zero.
 
+    Returns the shape of the inputs.
+
     Call arguments:
         inputs: (..., D).
-
-    Returns:
-        The shape of the inputs.
     """
 
     def __init__(self, **kwargs):
@@ -203,17 +189,11 @@ class MaskTokenDropout(keras.layers.Layer):
 
     The features x of the other tokens become x (1 - 0.12) / (1 - m), where m is the fraction of
     mask tokens in the sequence, without padding. ESM was trained with m of 0.12 on average. It acts
-    with and without training.
-
-    Args:
-        mask_token_id: int.
-        pad_token_id: int, or None if there is no padding.
+    with and without training. `pad_token_id`: int, or None if there is no padding. Returns (B, T,
+    D).
 
     Call arguments:
         inputs: list of the features (B, T, D) and the token ids (B, T).
-
-    Returns:
-        (B, T, D).
 
     Example:
 
@@ -259,11 +239,10 @@ class MaskTokenDropout(keras.layers.Layer):
 class AddTo(keras.layers.Add):
     """Sums a list of tensors and keeps the mask of the first; `keras.layers.Add` drops a lone mask.
 
+    Returns (B, T, D).
+
     Call arguments:
         inputs: list of tensors (B, T, D).
-
-    Returns:
-        (B, T, D).
     """
 
     def compute_mask(self, inputs, mask=None):

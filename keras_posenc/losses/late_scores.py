@@ -16,9 +16,8 @@ CLOSED = -1e9
 def scores_of_all(queries, documents):
     """Scores (B, N) of each query with each document.
 
-    Args:
-        queries: (B, Tq, D + 1), vectors, and 1 for those that are scored, 0 for others.
-        documents: (N, T, D + 1), likewise.
+    `queries`: (B, Tq, D + 1), vectors, and 1 for those that are scored, 0 for others. `documents`:
+    (N, T, D + 1), likewise.
     """
 
     def of_these(tensors):

@@ -91,9 +91,7 @@ class Matryoshka(keras.losses.Loss):
 def check_dimensions(name, dimensions):
     """The dimensions as a list of int, checked.
 
-    Args:
-        name: str, of the argument.
-        dimensions: what was given.
+    `name`: str, of the argument. `dimensions`: what was given.
     """
     if not isinstance(dimensions, (list, tuple)):
         raise TypeError(

@@ -154,10 +154,8 @@ class SpanF1(keras.metrics.Metric):
     def update_state(self, y_true, y_pred, sample_weight=None):
         """Adds a batch.
 
-        Args:
-            y_true: (B, H, T, T), 1 for spans and 0 for the rest; (B, H, P, 2) if `sparse`.
-            y_pred: (B, H, T, T), scores.
-            sample_weight: (B,), or None.
+        `y_true`: (B, H, T, T), 1 for spans and 0 for the rest; (B, H, P, 2) if `sparse`. `y_pred`:
+        (B, H, T, T), scores. `sample_weight`: (B,), or None.
         """
         y_pred = ops.convert_to_tensor(y_pred)
         if self.sparse:
@@ -189,10 +187,8 @@ class SpanF1(keras.metrics.Metric):
 def from_list(labels, scores, axes):
     """1.0 for the classes that are listed, else 0.0, in the shape of the scores.
 
-    Args:
-        labels: int32 (..., P), or (..., P, 2) for two axes of classes; negative ones are padding.
-        scores: (..., C) or (..., T, T).
-        axes: 1 or 2.
+    `labels`: int32 (..., P), or (..., P, 2) for two axes of classes; negative ones are padding.
+    `scores`: (..., C) or (..., T, T). `axes`: 1 or 2.
     """
     received, wanted = tuple(labels.shape), tuple(scores.shape)
     leading = list(zip(received[:-axes], wanted[:-axes], strict=False))

@@ -16,13 +16,8 @@ def drop_weights(weights, rate, seeds):
     and so, as far as tests can see, are any four. This takes two cheap passes over the map, while
     counter-based random bits cost as much as the attention itself.
 
-    Args:
-        weights: (B, H, Tq, Tk).
-        rate: float in (0, 1).
-        seeds: two integers, as `SeedGenerator.next()` gives them.
-
-    Returns:
-        The weights over 1 - rate, or 0.
+    `weights`: (B, H, Tq, Tk). `rate`: float in (0, 1). `seeds`: two integers, as
+    `SeedGenerator.next()` gives them. Returns the weights over 1 - rate, or 0.
     """
     hashes = dropout_hashes(seeds, *ops.shape(weights))
     return backend.keep_by_hash(weights * (1 / (1 - rate)), rate, hashes)

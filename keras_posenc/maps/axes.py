@@ -8,10 +8,9 @@ import functools
 class Axes:
     """The axes of a tensor that follow the map.
 
-    Attributes:
-        rows, columns: int or None. The axis of the rows, and that of the columns.
-        by_encoding: bool. The field is a dict, encoding -> tensor.
-        for_hooks: bool. Only the hooks of encodings on the map read it.
+    `rows`, `columns`: int or None. The axis of the rows, and that of the columns. `by_encoding`:
+    bool. The field is a dict, encoding -> tensor. `for_hooks`: bool. Only the hooks of encodings on
+    the map read it.
     """
 
     rows: int | None = None
@@ -23,9 +22,8 @@ class Axes:
 def tensor(rows=None, columns=None, default=None, by_encoding=False, for_hooks=False):
     """Declares a tensor of a record.
 
-    Args:
-        rows, columns, by_encoding, for_hooks: as in `Axes`.
-        default: value of the field; `dataclasses.MISSING` if there is none.
+    `rows`, `columns`, `by_encoding`, `for_hooks`: as in `Axes`. `default`: value of the field;
+    `dataclasses.MISSING` if there is none.
     """
     metadata = {"axes": Axes(rows, columns, by_encoding, for_hooks)}
     if by_encoding:
@@ -51,8 +49,7 @@ def layout(kind):
 def tensors_of(record):
     """The tensors of a record and of those inside: dict, (name, encoding or None) -> tensor.
 
-    Args:
-        record: a dataclass with fields made by `tensor`.
+    `record`: a dataclass with fields made by `tensor`.
     """
     declared, inside, _ = layout(type(record))
     tensors = {}
@@ -82,10 +79,6 @@ def with_tensors(record, tensors):
 
 
 def axes_of(kind):
-    """All tensors of a record and of those inside: dict, name -> `Axes`.
-
-    Args:
-        kind: the dataclass.
-    """
+    """All tensors of a record and of those inside: dict, name -> `Axes`. `kind`: the dataclass."""
     declared, inside, _ = layout(kind)
     return {**declared, **{k: v for other in inside.values() for k, v in axes_of(other).items()}}

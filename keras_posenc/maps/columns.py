@@ -10,13 +10,9 @@ from keras_posenc.maps.grid import AXES
 class Columns:
     """A range of adjacent columns of a grid.
 
-    Args:
-        grid: `Grid`.
-        start: int, or an int32 scalar. The first column.
-        width: int, or on TensorFlow an int32 scalar. Number of columns, at most all; None for all.
-
-    Attributes:
-        grid: the grid restricted to these columns.
+    `start`: int, or an int32 scalar. The first column. `width`: int, or on TensorFlow an int32
+    scalar. Number of columns, at most all; None for all. `grid`: the grid restricted to these
+    columns.
     """
 
     def __init__(self, grid, start=0, width=None):
@@ -62,13 +58,9 @@ class Columns:
 class LastColumns(Columns):
     """The columns of a grid up to the last one that any of its rows can see.
 
-    Args:
-        grid: `Grid`.
-        width: int, or on TensorFlow an int32 scalar. Number of columns, at most all.
-
-    Attributes:
-        grid: the grid restricted to these columns.
-        all: (B, H or 1, Tq or 1, 1) bool, True where a row sees no earlier column.
+    `width`: int, or on TensorFlow an int32 scalar. Number of columns, at most all. `grid`: the grid
+    restricted to these columns. `all`: (B, H or 1, Tq or 1, 1) bool, True where a row sees no
+    earlier column.
     """
 
     def __init__(self, grid, width):
@@ -101,11 +93,7 @@ def band(grid, reach):
     """The columns of a grid within a distance of any of its rows, as `Columns`.
 
     These are all columns if position ids are not indices, and may skip positions. An export has all
-    rows at once, which reach all columns.
-
-    Args:
-        grid: `Grid`.
-        reach: int. The distance, to either side.
+    rows at once, which reach all columns. `reach`: int. The distance, to either side.
     """
     num_rows, num_columns = ops.shape(grid.query_positions)[1], ops.shape(grid.key_positions)[1]
     if not grid.ids_are_indices or backend.is_exporting():

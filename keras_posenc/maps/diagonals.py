@@ -70,9 +70,7 @@ def map_of_table(table, grid):
 def map_of_distances(function, grid):
     """The map (B, H, Tq, Tk) of a function of the distance.
 
-    Args:
-        function: distances (B, ...) -> (B, H, ...).
-        grid: `Grid`.
+    `function`: distances (B, ...) -> (B, H, ...).
     """
     if not grid.ids_are_indices:
         return function(grid.distance())
@@ -89,8 +87,7 @@ def map_of_distances(function, grid):
 def map_of_diagonals(x):
     """The map (B, H, Tq, Tk) whose cell (i, j) is the number of its diagonal in row i of x.
 
-    Args:
-        x: (B, H, Tq, Tq + Tk), one number for each diagonal.
+    `x`: (B, H, Tq, Tq + Tk), one number for each diagonal.
     """
     batch, heads, num_rows, count = ops.shape(x)
     if backend.is_exporting("saved_model"):  # which cannot compare products of free sizes

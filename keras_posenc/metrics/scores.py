@@ -28,13 +28,8 @@ def unit_rows(vectors):
 def confusion_matrix(labels, predicted, num_classes):
     """Counts documents (C, C): row = true class, column = predicted class.
 
-    Args:
-        labels: (N,) ints, the true classes.
-        predicted: (N,) ints.
-        num_classes: int, C.
-
-    Returns:
-        (C, C) int64.
+    `labels`: (N,) ints, the true classes. `predicted`: (N,) ints. `num_classes`: int, C. Returns
+    (C, C) int64.
 
     Example:
 
@@ -60,11 +55,7 @@ def precision_recall_f1(matrix):
 def macro_f1(matrix):
     """Mean F1 over the classes that occur, as true class or as prediction.
 
-    Args:
-        matrix: (C, C), as `confusion_matrix` counts.
-
-    Returns:
-        float, 0 to 1.
+    `matrix`: (C, C), as `confusion_matrix` counts. Returns a float, 0 to 1.
     """
     matrix = np.asarray(matrix)
     if not (np.isfinite(matrix).all() and matrix.sum() > 0):
@@ -78,11 +69,7 @@ def macro_f1(matrix):
 def wilson(hits, count):
     """The Wilson 95% interval of a proportion, which is sensible at 0%, 100% and small counts.
 
-    Args:
-        hits, count: the proportion hits / count.
-
-    Returns:
-        list of the lower and the upper bound.
+    `hits`, `count`: the proportion hits / count. Returns a list of the lower and the upper bound.
 
     Example:
 
@@ -241,8 +228,7 @@ def _ranks(values):
 def length_histogram(lengths):
     """Counts documents over lengths, in four bins per doubling.
 
-    Returns:
-        dict with `edges` (tokens, n + 1 of them) and `counts` (n of them).
+    Returns a dict with `edges` (tokens, n + 1 of them) and `counts` (n of them).
     """
     lengths = np.asarray(lengths)
     low, high = np.floor(np.log2(lengths.min())), np.ceil(np.log2(lengths.max() + 1))

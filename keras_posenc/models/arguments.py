@@ -52,8 +52,7 @@ def extension_of(extension, hierarchical_position):
 def trained_extension(stretching):
     """The `Extension` of a saved table of positions and its number of positions, or None twice.
 
-    Args:
-        stretching: dict, that of a `Checkpoint`.
+    `stretching`: dict, that of a `Checkpoint`.
     """
     fields = dict(stretching)
     if not fields:

@@ -24,12 +24,9 @@ def stages(model):
     Calibration data are windows without padding, of one segment and one text each. What other
     tensors a block reads, such as position ids, is computed once for each window length.
 
-    Args:
-        model: a functional `keras.Model` whose blocks are named as by `Transformer`.
-
-    Returns:
-        dict with `"pre_block_layers"`, a list of one layer from token ids (B, T) to features
-        (B, T, D), and `"sequential_blocks"`, a list of layers from features to features.
+    `model`: a functional `keras.Model` whose blocks are named as by `Transformer`. Returns a dict
+    with `"pre_block_layers"`, a list of one layer from token ids (B, T) to features (B, T, D), and
+    `"sequential_blocks"`, a list of layers from features to features.
     """
     names = [x.name for x in model.inputs]
     known = [next((n for n in IDS if name.endswith(n)), None) for name in names]
@@ -73,9 +70,8 @@ IDS = {
 class Stage(keras.layers.Layer):
     """Calls of a functional graph as one layer.
 
-    Args:
-        nodes: list of Keras' nodes, whose layers are the parts of this layer.
-        compute: function from tensor to tensor, which runs them.
+    `nodes`: list of Keras' nodes, whose layers are the parts of this layer. `compute`: function
+    from tensor to tensor, which runs them.
     """
 
     def __init__(self, nodes, compute):

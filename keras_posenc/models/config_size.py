@@ -14,9 +14,7 @@ LAYERS = 64
 def check_size(config, loader):
     """Raises ValueError if a checkpoint cannot hold the model of a config by far.
 
-    Args:
-        config: `Config`.
-        loader: `Loader` of the checkpoint.
+    `loader`: `Loader` of the checkpoint.
     """
     checkpoint, blocks = loader.checkpoint, config.num_hidden_layers
     rows = FAMILIES[config.family].table(config).rows.values()
@@ -50,10 +48,7 @@ def check_size(config, loader):
 def fit_labels(config, loader, head):
     """The config with as many labels as the head in the checkpoint has, whatever it names itself.
 
-    Args:
-        config: `Config`.
-        loader: `Loader` of the checkpoint.
-        head: `TaskHead`, or the name of a task.
+    `loader`: `Loader` of the checkpoint. `head`: `TaskHead`, or the name of a task.
     """
     head = config.heads[head] if isinstance(head, str) else head
     if head.output == "Span-Output":

@@ -35,8 +35,7 @@ from keras_posenc.positions.sinusoidal import SinusoidalPositionEmbedding
 def calls_in(graph):
     """The calls in a functional graph, Keras' nodes without its inputs, in the order of a pass.
 
-    Args:
-        graph: a `keras.Model` or `keras.Function`. One that is not functional has none.
+    `graph`: a `keras.Model` or `keras.Function`. One that is not functional has none.
     """
     by_depth = nodes_by_depth(graph)
     nodes = [node for depth in sorted(by_depth, reverse=True) for node in by_depth[depth]]
@@ -46,11 +45,8 @@ def calls_in(graph):
 def direct(operation):
     """A function of the arguments of operation(...), with the same result and mask.
 
-    Args:
-        operation: the layer or the operation of a node of a functional graph.
-
-    Returns:
-        A function, or the operation itself.
+    `operation`: the layer or the operation of a node of a functional graph. Returns a function, or
+    the operation itself.
 
     Example:
 
@@ -66,8 +62,7 @@ def direct(operation):
 class Steps:
     """The calls of a functional graph in their order, whose arguments are taken apart only once.
 
-    Args:
-        graph: a functional `keras.Model` or `keras.Function`.
+    `graph`: a functional `keras.Model` or `keras.Function`.
     """
 
     def __init__(self, graph):
@@ -83,10 +78,8 @@ class Steps:
     def run(self, inputs, operation_fn=direct, training=None):
         """The outputs of the graph for a list of all its inputs, as `_run_through_graph` of Keras.
 
-        Args:
-            inputs: list of tensors.
-            operation_fn: function of an operation that returns what is called in its place.
-            training: bool or None. If true, layers that take it get it.
+        `operation_fn`: function of an operation that returns what is called in its place.
+        `training`: bool or None. If true, layers that take it get it.
         """
         with sharing():
             return self._run(inputs, operation_fn, training)

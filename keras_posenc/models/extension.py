@@ -178,8 +178,7 @@ def _parse(text):
 def former_arguments(default=None):
     """A decorator for functions that still take the arguments that `extension` replaced.
 
-    Args:
-        default: str or None. The default of `extension`: what of it was not given stays.
+    `default`: str or None. The default of `extension`: what of it was not given stays.
     """
 
     def decorate(function):
@@ -206,10 +205,8 @@ def former_arguments(default=None):
 def former_extension(given, default=None, bert4keras=None):
     """The `Extension` of the arguments that functions had until version 0.4, or None.
 
-    Args:
-        given: dict, the former arguments.
-        default: as in `former_arguments`.
-        bert4keras: bool, float or None, as `hierarchical_position`.
+    `given`: dict, the former arguments. `default`: as in `former_arguments`. `bert4keras`: bool,
+    float or None, as `hierarchical_position`.
     """
     usual = {} if default is None else vars(Extension.of(default))
     usual = {name: value for name, value in usual.items() if value is not None}

@@ -27,15 +27,9 @@ FIRST_OF_HEADS = ("Head-Pooling", "Head-Dropout")
 def add_head(head, x, outputs, parts, segments=()):
     """Puts a head on the features of an encoder.
 
-    Args:
-        head: `TaskHead`.
-        x: (B, T, D).
-        outputs: int. Number of logits.
-        parts: what makes the layers, a `Transformer` or `NewLayers`.
-        segments: list of the segment ids, if there are some.
-
-    Returns:
-        The logits (B, outputs), or (B, T, outputs) where each token has some, in float32.
+    `head`: `TaskHead`. `x`: (B, T, D). `outputs`: int. Number of logits. `parts`: what makes the
+    layers, a `Transformer` or `NewLayers`. `segments`: list of the segment ids, if there are some.
+    Returns the logits (B, outputs), or (B, T, outputs) where each token has some, in float32.
     """
     if head.pooling is not None:
         x = parts.layer(MaskedPooling, "Head-Pooling", pooling=head.pooling)(x)
@@ -193,9 +187,8 @@ def span_head(encoder, dropout_rate=0.1):
 def features_before_head(model):
     """The features (B, T, D) that the head of a model reads.
 
-    Args:
-        model: `keras.Model` with a head of `classifier`, `regressor`, `token_classifier` or
-            `span_head`, or with a family's own for whole texts.
+    `model`: `keras.Model` with a head of `classifier`, `regressor`, `token_classifier` or
+    `span_head`, or with a family's own for whole texts.
     """
     first = next(layer for layer in model.layers if layer.name in FIRST_OF_HEADS)
     return keras.tree.flatten(first.input)[0]
@@ -204,10 +197,8 @@ def features_before_head(model):
 def features_of(encoder, head, of_tokens=False):
     """The features (B, T, D) of an encoder.
 
-    Args:
-        encoder: a `keras.Model`.
-        head: str, what the new head is called.
-        of_tokens: bool. Whether the head predicts per token, and not per row.
+    `head`: str, what the new head is called. `of_tokens`: bool. Whether the head predicts per
+    token, and not per row.
     """
     features = encoder.output
     single = not isinstance(features, (list, tuple)) and len(features.shape) == 3

@@ -95,12 +95,7 @@ def _has_output(checkpoint, table, head):
 
 
 def read_head(config, task):
-    """The `TaskHead` of a task.
-
-    Args:
-        config: `Config`.
-        task: a key of `TASKS`.
-    """
+    """The `TaskHead` of a task. `task`: a key of `TASKS`."""
     checks.choice("head", task, TASKS)
     known = config.heads
     if task not in known:

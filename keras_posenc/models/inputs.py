@@ -21,11 +21,8 @@ from keras_posenc.positions.absolute import AbsolutePositionEmbedding
 class IdInput(typing.NamedTuple):
     """An input of a model that looks up rows of a table.
 
-    Attributes:
-        name: str.
-        bound: int, the rows of the table, or None if there is no bound.
-        remedy: str, the end of an error message.
-        masked: int or None. The id that is masked.
+    `bound`: int, the rows of the table, or None if there is no bound. `remedy`: str, the end of an
+    error message. `masked`: int or None. The id that is masked.
 
     Example:
 
@@ -42,11 +39,7 @@ class IdInput(typing.NamedTuple):
 def id_inputs(model):
     """The inputs of a functional model that are ids.
 
-    Args:
-        model: a functional `keras.Model`.
-
-    Returns:
-        A tuple of `IdInput`.
+    Returns a tuple of `IdInput`.
 
     Example:
 
@@ -68,12 +61,7 @@ def id_inputs(model):
 def inputs_of(model, batch):
     """The inputs that a model has, out of those of a batch: not every family has segments.
 
-    Args:
-        model: a functional `keras.Model`.
-        batch: dict name -> array.
-
-    Returns:
-        dict name -> array.
+    `batch`: dict name -> array. Returns a dict name -> array.
 
     Example:
 

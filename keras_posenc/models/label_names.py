@@ -8,11 +8,7 @@ MOST_LABELS = 2**20
 def read_label_names(source):
     """The names of the logits of a task's head, from `id2label`.
 
-    Args:
-        source: dict, the keys of a config file.
-
-    Returns:
-        list of str.
+    `source`: dict, the keys of a config file.
     """
     names, count = source.get("id2label"), source.get("num_labels", 2)
     if names is None:

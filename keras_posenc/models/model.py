@@ -153,13 +153,8 @@ def _calibrated(model):
 def model_on(encoder, outputs, name):
     """A model of an encoder's inputs and of other outputs, which knows the encoder's transformer.
 
-    Args:
-        encoder: a `keras.Model`, of `build_transformer_model` or any other.
-        outputs: tensors of the functional graph that begins with the encoder's inputs.
-        name: str.
-
-    Returns:
-        `keras.Model`.
+    `encoder`: a `keras.Model`, of `build_transformer_model` or any other. `outputs`: tensors of the
+    functional graph that begins with the encoder's inputs. Returns `keras.Model`.
     """
     transformer = getattr(encoder, "transformer", None)
     return TransformerModel(encoder.inputs, outputs, name=name, transformer=transformer)

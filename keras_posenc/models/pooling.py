@@ -75,14 +75,10 @@ class MaskedPooling(keras.layers.Layer):
 class LeadingDimensions(keras.layers.Layer):
     """Keeps the first numbers of each vector, as Matryoshka embeddings are cut.
 
-    Args:
-        dimension: int. How many numbers to keep.
+    `dimension`: int. How many numbers to keep. Returns (..., dimension).
 
     Call arguments:
         inputs: (..., D).
-
-    Returns:
-        (..., dimension).
 
     Example:
 

@@ -63,9 +63,6 @@ def lower_precision(model):
     That is where a GPU with PyTorch has it: bfloat16, or float16 where that is all it has. The
     weights stay, and are cast once for all batches. A model without the attention of this package
     stays as it is, and so does what other threads compute.
-
-    Args:
-        model: `keras.Model`.
     """
     dtype = backend.inference_dtype()
     if dtype == "float32":

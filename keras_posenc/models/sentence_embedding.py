@@ -76,14 +76,8 @@ def embedder(source, pooling=None, normalize=None, **arguments):
 def with_modules(encoder, x, modules, name):
     """The model of an encoder with modules of sentence-transformers behind x, with their weights.
 
-    Args:
-        encoder: `keras.Model`.
-        x: tensor of its graph, (B, D) or (B, T, D).
-        modules: list of `Module`.
-        name: str.
-
-    Returns:
-        `keras.Model`; its layers are named by the kind of the module and its number.
+    `x`: tensor of its graph, (B, D) or (B, T, D). `modules`: list of `Module`. Returns
+    `keras.Model`; its layers are named by the kind of the module and its number.
     """
     weights = []
     for number, module in enumerate(modules):
@@ -97,12 +91,8 @@ def with_modules(encoder, x, modules, name):
 def with_dimension(model, dimension):
     """An embedder whose vectors are cut to their first numbers.
 
-    Args:
-        model: `keras.Model` of an embedder.
-        dimension: int. If the vectors have length 1, the cut ones have it, too.
-
-    Returns:
-        `keras.Model` with the same weights.
+    `model`: `keras.Model` of an embedder. `dimension`: int. If the vectors have length 1, the cut
+    ones have it, too. Returns `keras.Model` with the same weights.
     """
     checks.whole("dimension", dimension, most=model.output_shape[-1])
     last = model.layers[-1]

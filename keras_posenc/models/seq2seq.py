@@ -112,11 +112,8 @@ def build_encoder_decoder(
 class EncoderDecoder:
     """The layers of an encoder-decoder by name, and its forward pass on symbolic or real tensors.
 
-    Args:
-        layers: the layers of `build_encoder_decoder`, or `model.layers` of a loaded model.
-
-    Attributes:
-        depth: int. Number of decoder blocks.
+    `layers`: the layers of `build_encoder_decoder`, or `model.layers` of a loaded model. `depth`:
+    int. Number of decoder blocks.
     """
 
     def __init__(self, layers):

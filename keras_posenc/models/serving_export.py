@@ -153,9 +153,6 @@ def as_matrix_products(model):
     """Within it, `EinsumDense` layers reshape, multiply by a matrix, and reshape again.
 
     onnxruntime leaves an einsum in float32, and fuses none.
-
-    Args:
-        model: `keras.Model`.
     """
     layers = [layer for layer in layers_in(model) if _is_product(layer)]
     for layer in layers:

@@ -11,14 +11,10 @@ from keras_posenc.models.model import TransformerModel
 class EachText(keras.layers.Wrapper):
     """Applies a model of texts to each of S texts apart: (B, S, T) -> (B, S, D).
 
-    Args:
-        layer: a model from a dict of ids (B, T) to vectors (B, D).
+    `layer`: a model from a dict of ids (B, T) to vectors (B, D). Returns (B, S, D).
 
     Call arguments:
         inputs: dict, name -> (B, S, T) ids.
-
-    Returns:
-        (B, S, D).
 
     Example:
 

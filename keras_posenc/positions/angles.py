@@ -11,14 +11,8 @@ def angles(ids, turns):
 
     After many turns a float32 product has few of its 24 bits left for the fraction of a turn. So
     ids and turns are split into parts of 12 bits, whose products are exact, and whole turns are
-    removed from each product.
-
-    Args:
-        ids: float32 (B, T, pairs or 1).
-        turns: turns per position: NumPy (pairs,), split in float64, or float32 (B, 1, pairs).
-
-    Returns:
-        float32 (B, T, pairs).
+    removed from each product. `ids`: float32 (B, T, pairs or 1). `turns`: turns per position: NumPy
+    (pairs,), split in float64, or float32 (B, 1, pairs). Returns float32 (B, T, pairs).
     """
     floor = np.floor if isinstance(turns, np.ndarray) else ops.floor
     coarse = floor(turns * 2**14) / 2**14

@@ -23,13 +23,9 @@ def check_positions(ids, bound, remedy):
     and torch raise messages of their own. Ids known only inside a compiled step are checked there,
     except under XLA on TensorFlow, which drops assertions: see `mark_missing`.
 
-    Args:
-        ids: integer tensor of any shape, or KerasTensor (which cannot be checked yet).
-        bound: int. First position that does not exist; None if it is not known yet.
-        remedy: str. End of the error message: what the user can do about it.
-
-    Returns:
-        The ids.
+    `ids`: integer tensor of any shape, or KerasTensor (which cannot be checked yet). `bound`: int.
+    First position that does not exist; None if it is not known yet. `remedy`: str. End of the error
+    message: what the user can do about it. Returns the ids.
     """
     if isinstance(ids, keras.KerasTensor) or bound is None or 0 in ids.shape:
         return ids
@@ -45,12 +41,8 @@ def check_positions(ids, bound, remedy):
 def check_span(ids, bound, message):
     """Raises ValueError if ids (B, T) of a text span more than `bound`.
 
-    As with `check_positions`, ids known only inside a compiled step are checked there.
-
-    Args:
-        ids: tensor of ids.
-        bound: number.
-        message: str. The error, up to the span received.
+    As with `check_positions`, ids known only inside a compiled step are checked there. `ids`:
+    tensor of ids. `bound`: number. `message`: str. The error, up to the span received.
     """
     if ids.shape[1] == 1:
         return

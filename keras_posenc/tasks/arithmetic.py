@@ -25,14 +25,8 @@ def draw_expressions(rng, count, length, operators):
     Up to four tokens they are d, -d, (d), (-d); longer ones (E operator E), with a left E whose
     length is uniform in 1 .. length - 4. All rows are expanded together, one tree level at a time.
 
-    Args:
-        rng: a NumPy generator.
-        count: int. Number of expressions.
-        length: int, at least 1. Tokens in each.
-        operators: int. How many of +, -, * are used.
-
-    Returns:
-        An int32 array (count, length).
+    `rng`: a NumPy generator. `count`: int. Number of expressions. `length`: int, at least 1. Tokens
+    in each. `operators`: int. How many of +, -, * are used. Returns an int32 array (count, length).
     """
     tokens = np.empty(count * length, "int32")
     start, size = np.arange(count) * length, np.full(count, length)
@@ -60,13 +54,8 @@ def evaluate(tokens, name):
 
     Each level of brackets in the batch is one flat list of expressions, evaluated from the
     innermost on; a closing bracket stands for the value of its group in the level around it.
-
-    Args:
-        tokens: ints (B, L) from 0 to CLOSE.
-        name: str. Name of the task in the error.
-
-    Returns:
-        B ints from 0 to 4.
+    `tokens`: ints (B, L) from 0 to CLOSE. `name`: str. Name of the task in the error. Returns B
+    ints from 0 to 4.
     """
     rows, length = tokens.shape
     level = np.cumsum((tokens == OPEN).astype("int16") - (tokens == CLOSE), axis=1, dtype="int16")
@@ -100,9 +89,8 @@ def evaluate(tokens, name):
 def _flat_values(token, inner, group, count):
     """Evaluates expressions without brackets, and marks the tokens that do not fit.
 
-    Args:
-        token: of all the expressions in order; each CLOSE is an operand with a value of `inner`.
-        group: for each token the number of its expression, 0 to count - 1.
+    `token`: of all the expressions in order; each CLOSE is an operand with a value of `inner`.
+    `group`: for each token the number of its expression, 0 to count - 1.
     """
     closed = token == CLOSE
     operand = closed | (token < MODULUS)

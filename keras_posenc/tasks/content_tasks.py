@@ -8,14 +8,9 @@ from keras_posenc.tasks.synthetic_task import Task
 class NextToken(Task):
     """A causal task whose targets are the next tokens, some of which are scored.
 
-    The last position has no next token: its target is 0 and is not scored.
-
-    Args:
-        split: one of `splits`.
-        variant: one of `variants`.
-
-    Attributes:
-        splits: the first is for training, the others are out of distribution.
+    The last position has no next token: its target is 0 and is not scored. `split`: one of
+    `splits`. `variant`: one of `variants`. `splits`: the first is for training, the others are out
+    of distribution.
     """
 
     causal = True
@@ -41,8 +36,7 @@ class FlipFlop(NextToken):
     between is an "ignore" with the probability of the split, else a write or a read with equal
     probability. The paper has 512 tokens.
 
-    Args:
-        split: "train" (ignore 0.8), "sparse" (0.98) or "dense" (0.1).
+    `split`: "train" (ignore 0.8), "sparse" (0.98) or "dense" (0.1).
 
     Example:
 
@@ -97,10 +91,8 @@ class SelectiveCopy(NextToken):
     blanks, which are at uniformly random positions.
 
     (The numbers of tokens and blanks are the paper's. The end mark, the 16 tokens and the layout
-    are our choice, because no code was published.)
-
-    Args:
-        split: "train" (as many blanks as tokens), "dense" (half) or "sparse" (twice).
+    are our choice, because no code was published.) `split`: "train" (as many blanks as tokens),
+    "dense" (half) or "sparse" (twice).
 
     Example:
 

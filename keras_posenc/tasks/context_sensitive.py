@@ -78,10 +78,8 @@ class MissingDuplicateString(ContextSensitive):
 class OddsFirst(ContextSensitive):
     """The tokens at even positions (t2 t4 ...), then those at odd ones, as in the published code.
 
-    In the paper, as in the name, the odd positions t1 t3 t5 ... come first.
-
-    Args:
-        variant: "code" or "paper".
+    In the paper, as in the name, the odd positions t1 t3 t5 ... come first. `variant`: "code" or
+    "paper".
 
     Example:
 
@@ -197,10 +195,7 @@ class ComputeSqrt(ContextSensitive):
     """The integer part of the square root of a positive binary number.
 
     The number and the answer, which has half as many bits (rounded up), start with the highest bit
-    in the published code, and with the lowest bit in the paper.
-
-    Args:
-        variant: "code" or "paper".
+    in the published code, and with the lowest bit in the paper. `variant`: "code" or "paper".
 
     Example:
 

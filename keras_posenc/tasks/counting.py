@@ -36,11 +36,9 @@ class Counting(NextToken):
     `solve` refuses it. The values are not uniform: a third of the answers are 0 at 40 tokens, and a
     fifth are 10 at 512.
 
-    Args:
-        split: "train" (weight 50 of pass), "sparse" (200) or "dense" (10). The last two are not in
-            the paper.
-        variables: int. Number of variables; 1, 3 and 5 in the paper.
-        variant: "whole" or "code".
+    `split`: "train" (weight 50 of pass), "sparse" (200) or "dense" (10). The last two are not in
+    the paper. `variables`: int. Number of variables; 1, 3 and 5 in the paper. `variant`: "whole" or
+    "code".
 
     Example:
 

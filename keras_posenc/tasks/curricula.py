@@ -8,8 +8,7 @@ from keras_posenc.arguments import checks
 class Fixed:
     """Always the same length.
 
-    Args:
-        length: int, at least 1.
+    `length`: int, at least 1.
 
     Example:
 
@@ -27,8 +26,7 @@ class Fixed:
 class Uniform:
     """A length drawn uniformly: from 1 to 40 in the papers.
 
-    Args:
-        lengths: ints, each at least 1.
+    `lengths`: ints, each at least 1.
 
     Example:
 
@@ -46,9 +44,7 @@ class Uniform:
 class ReverseExponential:
     """A length n drawn with a probability proportional to tau^n: short lengths are more frequent.
 
-    Args:
-        lengths: ints, each at least 1.
-        tau: float between 0 and 1, both excluded.
+    `lengths`: ints, each at least 1. `tau`: float between 0 and 1, both excluded.
 
     Example:
 
@@ -71,11 +67,9 @@ class ReverseExponential:
 class RegularIncrease:
     """A length that grows by `amount` every `every` steps.
 
-    Args:
-        start: int. The length at step 0.
-        amount: int. The increase.
-        every: int. Steps between increases.
-        sample_all: bool. Draw uniformly from all lengths reached so far, instead of the newest.
+    `start`: int. The length at step 0. `amount`: int. The increase. `every`: int. Steps between
+    increases. `sample_all`: bool. Draw uniformly from all lengths reached so far, instead of the
+    newest.
 
     Example:
 

@@ -118,10 +118,8 @@ def _decoded(path, data):
 class Text(Task):
     """Pieces of a text. There is nothing to solve: `solve` raises.
 
-    Args:
-        corpus: a `Corpus`, or the path of one.
-        split: "train" or "test".
-        unit: of a path, as in `Corpus`.
+    `corpus`: a `Corpus`, or the path of one. `split`: "train" or "test". `unit`: of a path, as in
+    `Corpus`.
     """
 
     causal = is_text = True
@@ -142,10 +140,8 @@ class Text(Task):
 class LanguageModel(Text):
     """The next token of a text, at every position.
 
-    Args:
-        corpus: a `Corpus`, or the path of one.
-        split: "train" or "test".
-        unit: of a path, as in `Corpus`.
+    `corpus`: a `Corpus`, or the path of one. `split`: "train" or "test". `unit`: of a path, as in
+    `Corpus`.
 
     Example:
 
@@ -167,13 +163,9 @@ class MaskedLanguageModel(Text):
     """The masked tokens of a text, with context on both sides.
 
     In each row the share `rate` (at least one token) is to be predicted. Of these, as in BERT, 80%
-    become the mask token, 10% a random token, and 10% stay.
-
-    Args:
-        corpus: a `Corpus`, or the path of one.
-        split: "train" or "test".
-        rate: float. Share of the tokens to predict, above 0 and at most 1.
-        unit: of a path, as in `Corpus`.
+    become the mask token, 10% a random token, and 10% stay. `corpus`: a `Corpus`, or the path of
+    one. `split`: "train" or "test". `rate`: float. Share of the tokens to predict, above 0 and at
+    most 1. `unit`: of a path, as in `Corpus`.
 
     Example:
 

@@ -79,14 +79,9 @@ def distant_facts(fillers, count, words, seed=0):
     enough alone, nor is the text between: without comparing the two, a guess is right half of the
     time.
 
-    Args:
-        fillers: list of str, real texts; what is between is cut from one of them.
-        count: int. Texts to make.
-        words: int, or a pair of ints (lowest, highest). Words between the two statements.
-        seed: int.
-
-    Returns:
-        `Texts` with the labels "true" and "false", as many of each.
+    `fillers`: list of str, real texts; what is between is cut from one of them. `count`: int. Texts
+    to make. `words`: int, or a pair of ints (lowest, highest). Words between the two statements.
+    Returns `Texts` with the labels "true" and "false", as many of each.
 
     Example:
 

@@ -45,10 +45,7 @@ class CycleNavigation(Regular):
     """The position on a cycle of length five after a sequence of moves from position 0.
 
     In the published code the tokens 0, 1, 2 mean back, stay and forward. In the paper they mean
-    stay, forward and back.
-
-    Args:
-        variant: "code" or "paper".
+    stay, forward and back. `variant`: "code" or "paper".
 
     Example:
 
@@ -70,10 +67,7 @@ class ModularArithmetic(Regular):
     Token ids index the string "01234+-*". The id 8 is a blank that is never drawn and means 0 or +.
     Expressions have an odd length. An even length is reduced by one in the published code, and
     increased in the paper. (The published code multiplies in 32 bits, which overflow at a product
-    of sixteen fours; this code does not.)
-
-    Args:
-        variant: "code" or "paper".
+    of sixteen fours; this code does not.) `variant`: "code" or "paper".
 
     Example:
 

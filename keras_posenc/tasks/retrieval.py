@@ -36,9 +36,7 @@ PLACES = (
 class Retrieval(typing.NamedTuple):
     """Queries and documents; the document of a query is the one at its place.
 
-    Attributes:
-        queries: list of str.
-        documents: list of lists of token ids, without special tokens.
+    `documents`: list of lists of token ids, without special tokens.
 
     Example:
 
@@ -53,14 +51,8 @@ class Retrieval(typing.NamedTuple):
 def passkeys(tokenizer, length, count, seed=0):
     """Makes documents that repeat a few sentences and contain one person's pass key.
 
-    Args:
-        tokenizer: `Tokenizer`.
-        length: int. Tokens of a document, special tokens included.
-        count: int. Documents, and queries.
-        seed: int.
-
-    Returns:
-        `Retrieval`.
+    `length`: int. Tokens of a document, special tokens included. `count`: int. Documents, and
+    queries. Returns `Retrieval`.
 
     Example:
 
@@ -82,16 +74,9 @@ def passkeys(tokenizer, length, count, seed=0):
 def needles(tokenizer, length, count, fillers, seed=0):
     """Makes documents of real text that state somewhere, in one sentence, where a thing is kept.
 
-    Args:
-        tokenizer: `Tokenizer`.
-        length: int. Tokens of a document, special tokens included.
-        count: int. Documents, and queries.
-        fillers: list of str, real texts; a document begins at a sentence of one of them and goes
-            on with others where it ends.
-        seed: int.
-
-    Returns:
-        `Retrieval`.
+    `length`: int. Tokens of a document, special tokens included. `count`: int. Documents, and
+    queries. `fillers`: list of str, real texts; a document begins at a sentence of one of them and
+    goes on with others where it ends. Returns `Retrieval`.
 
     Example:
 

@@ -30,13 +30,9 @@ class Added:
 def place(added, vocabulary, source):
     """Gives an id to each added token that a vocabulary lacks.
 
-    Args:
-        added: dict token -> `Added`.
-        vocabulary: dict token -> id.
-        source: path of the file with the vocabulary, for errors.
-
-    Returns:
-        dict token -> id, in the order of the ids, which follow those of the vocabulary.
+    `added`: dict token -> `Added`. `vocabulary`: dict token -> id. `source`: path of the file with
+    the vocabulary, for errors. Returns a dict token -> id, in the order of the ids, which follow
+    those of the vocabulary.
     """
     tokens = {number: token for token, number in vocabulary.items()}
     for token, entry in added.items():
@@ -66,12 +62,9 @@ def _refuse(source, token, number, otherwise):
 def add_tokens(tokenizer, vocabulary, names, found, new):
     """Makes a tokenizer find tokens in a text before all others.
 
-    Args:
-        tokenizer: `tokenizers.Tokenizer`. It is changed in place.
-        vocabulary: dict. Token -> id, of its model.
-        names: dict. Role -> token; these are special.
-        found: dict. Token -> `Added`, of those in the vocabulary and of new ones.
-        new: dict. Token -> id, as from `place`.
+    `tokenizer`: `tokenizers.Tokenizer`. It is changed in place. `vocabulary`: dict. Token -> id, of
+    its model. `names`: dict. Role -> token; these are special. `found`: dict. Token -> `Added`, of
+    those in the vocabulary and of new ones. `new`: dict. Token -> id, as from `place`.
     """
     special = set(names.values())
     entries, ids = {token: Added() for token in special} | found, vocabulary | new

@@ -24,11 +24,7 @@ MOST_PATTERN = 2**12  # characters of a regular expression
 
 
 def check_tokenizer(data):
-    """Checks a tokenizer.json.
-
-    Args:
-        data: bytes of the file.
-    """
+    """Checks a tokenizer.json. `data`: bytes of the file."""
     _at_most("it has {} lists and objects", data.count(b"[") + data.count(b"{"), MOST_LISTS)
     whole = parse_json(data)
     if not isinstance(whole, dict):
@@ -134,11 +130,7 @@ def _check_model(model):
 
 
 def check_tree(pieces):
-    """Checks the size of the search tree that the library makes of a Unigram model's pieces.
-
-    Args:
-        pieces: iterable of str.
-    """
+    """Checks the size of the search tree that the library makes of a Unigram model's pieces."""
     pieces = [piece.encode("utf-8", "replace") for piece in pieces if isinstance(piece, str)]
     if sum(map(len, pieces)) <= MOST_BRANCHES:
         return

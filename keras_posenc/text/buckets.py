@@ -87,13 +87,8 @@ def even_sizes(counts, lengths, budget, multiple=1):
     """Chooses the number of documents per batch where those of a batch are compared.
 
     Each is compared with more others in a larger batch. So for each length there are as few batches
-    as the budget allows, and these are of about the same size.
-
-    Args:
-        counts, lengths, budget, multiple: as in `batch_sizes`.
-
-    Returns:
-        A list of sizes.
+    as the budget allows, and these are of about the same size. `counts`, `lengths`, `budget`,
+    `multiple`: as in `batch_sizes`. Returns a list of sizes.
 
     Example:
 
@@ -112,13 +107,9 @@ def even_sizes(counts, lengths, budget, multiple=1):
 def epoch_batches(buckets, sizes, rng=None):
     """Distributes every document of the buckets into batches.
 
-    Args:
-        buckets: for each length an array of documents, shortest first.
-        sizes: from `batch_sizes`.
-        rng: a NumPy Generator that shuffles documents and batches; None orders them longest first.
-
-    Returns:
-        A list of `(k, documents)`: the bucket whose length the batch has, and an int array.
+    `buckets`: for each length an array of documents, shortest first. `sizes`: from `batch_sizes`.
+    `rng`: a NumPy Generator that shuffles documents and batches; None orders them longest first.
+    Returns a list of `(k, documents)`: the bucket whose length the batch has, and an int array.
     """
     batches, left = [], np.array([], int)
     for k, (bucket, size) in enumerate(zip(buckets, sizes, strict=True)):

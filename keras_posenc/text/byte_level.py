@@ -26,15 +26,9 @@ QWEN = (
 def from_vocab_and_merges(file, settings):
     """The tokenizer of a vocab.json and the merges.txt beside it.
 
-    Args:
-        file: `pathlib.Path` of vocab.json.
-        settings: `TokenizerSettings` of its folder.
-
-    Returns:
-        `(tokenizer, names)`: a `tokenizers.Tokenizer`, and a dict role -> token.
-
-    Raises:
-        FileNotFoundError: there is no merges.txt.
+    `file`: `pathlib.Path` of vocab.json. `settings`: `TokenizerSettings` of its folder. Returns
+    `(tokenizer, names)`: a `tokenizers.Tokenizer`, and a dict role -> token. Raises
+    FileNotFoundError if there is no merges.txt.
     """
     vocabulary, merges = read_ids(file), _read_merges(file.with_name("merges.txt"))
     family = _family(file, vocabulary, settings)

@@ -41,17 +41,12 @@ def read_columns(path, content, with_tags):
     """Reads the words and tags of a file in columns.
 
     Columns are separated by tabs, or by ASCII spaces in a line without tabs: any other space, as in
-    10\\u00a0000, is part of its word. Comments ("# sent_id = 1"), lines of -DOCSTART- and a line of
+    10\u00a0000, is part of its word. Comments ("# sent_id = 1"), lines of -DOCSTART- and a line of
     column names are not words.
 
-    Args:
-        path: the file, for errors.
-        content: str, what it holds.
-        with_tags: whether the last column has tags.
-
-    Returns:
-        `(texts, labels, lines)`: lists of words, lists of tags, and the line numbers where the
-        texts begin.
+    `path`: the file, for errors. `content`: str, what it holds. `with_tags`: whether the last
+    column has tags. Returns `(texts, labels, lines)`: lists of words, lists of tags, and the line
+    numbers where the texts begin.
     """
     blocks = [block for block in _blocks(content) if block]
     words = _words_of([line for block in blocks for line in block])
@@ -75,12 +70,8 @@ def read_conllu(path, content, column):
     A word of several, such as 2-3, is read as these, since they have the tags; empty nodes, such as
     3.1, are not words. A space in a word becomes a no-break space.
 
-    Args:
-        path, content: as in `read_columns`.
-        column: str, one of `CONLLU`; None or False for upos.
-
-    Returns:
-        As `read_columns`.
+    `path`, `content`: as in `read_columns`. `column`: str, one of `CONLLU`; None or False for upos.
+    Returns as `read_columns`.
     """
     column = column or "upos"
     if column not in CONLLU[2:]:

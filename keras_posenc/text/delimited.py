@@ -20,15 +20,9 @@ class UnendedField(NotCSV):
 def read_rows(content, delimiter):
     """Splits a text into rows of fields.
 
-    Args:
-        content: str.
-        delimiter: str of one character.
-
-    Yields:
-        (number of the line where a row starts, from 1; list of its fields, empty for a blank line).
-
-    Raises:
-        NotCSV: a quoted field does not end, or something follows its closing quote.
+    `delimiter`: str of one character. Yields (number of the line where a row starts, from 1; list
+    of its fields, empty for a blank line). Raises NotCSV if a quoted field does not end, or
+    something follows its closing quote.
     """
     for line, fields, _, _ in rows_with_ends(content, delimiter):
         yield line, fields

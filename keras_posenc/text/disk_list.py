@@ -23,9 +23,8 @@ from keras_posenc.files.writing import (
 class DiskList(collections.abc.Sequence):
     """A list of values that JSON can hold, or of tuples, in two files of a folder.
 
-    Args:
-        folder: path of the folder. name: str, as `DiskListWriter` was given it.
-        order: int array or None. The numbers of the values that are in the list; None for all.
+    `folder`: path of the folder. name: str, as `DiskListWriter` was given it. `order`: int array or
+    None. The numbers of the values that are in the list; None for all.
     """
 
     def __init__(self, folder, name, order=None):
@@ -54,8 +53,7 @@ class DiskList(collections.abc.Sequence):
 class DiskListWriter:
     """Writes the files of a `DiskList`, as a context.
 
-    Args:
-        folder: path of a folder. name: str, of the files.
+    `folder`: path of a folder. name: str, of the files.
     """
 
     def __init__(self, folder, name):
@@ -87,16 +85,9 @@ def built_once(folder, name, record, build):
     """A folder whose files are written whole or not at all.
 
     They are written again if the record has changed, or if one of them is not as long as it was.
-
-    Args:
-        folder: path of the folder that it lies in, created if missing.
-        name: str.
-        record: dict that JSON can hold: what decides the content.
-        build: function of the path of an empty folder, which it fills. Other processes wait for
-            it.
-
-    Returns:
-        `pathlib.Path`.
+    `folder`: path of the folder that it lies in, created if missing. `record`: dict that JSON can
+    hold: what decides the content. `build`: function of the path of an empty folder, which it
+    fills. Other processes wait for it.
     """
     folder = make_folder(folder)
     target = folder / name

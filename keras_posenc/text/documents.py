@@ -198,9 +198,7 @@ def is_list(texts):
 def texts_of(column, name="texts"):
     """The texts of a list, an array or a column as a list, or an error if one is none.
 
-    Args:
-        column: list, array or Series.
-        name: str. The name of the argument, for errors.
+    `column`: list, array or Series. `name`: str. The name of the argument, for errors.
     """
     check_list(column, name)
     if getattr(column, "ndim", 1) != 1:
@@ -213,9 +211,7 @@ def texts_of(column, name="texts"):
 def kind_of_all(texts, first=0):
     """What texts are, "str" or another kind, or an error if one is empty or of another kind.
 
-    Args:
-        texts: list.
-        first: int. The number of the first of them, for errors.
+    `first`: int. The number of the first of them, for errors.
     """
     check_list(texts)
     if len(texts) == 0:

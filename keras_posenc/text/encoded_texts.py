@@ -43,12 +43,8 @@ class EncodedTexts:
 def encode_texts(texts, labels, tokenizer, max_length=None, stride=None, apart=False):
     """Encodes texts of any accepted kind, and their labels.
 
-    Args:
-        texts, tokenizer, max_length, stride, apart: as in `TextBatches`.
-        labels: `Labels`.
-
-    Returns:
-        `EncodedTexts`.
+    `texts`, `tokenizer`, `max_length`, `stride`, `apart`: as in `TextBatches`. Returns
+    `EncodedTexts`.
     """
     check_list(texts)
     labels.check_count(len(texts))
@@ -115,9 +111,7 @@ def encode_parts(texts, size, encode, one_kind=True):
 def write_encoded(folder, parts):
     """Writes the arrays of `EncodedTexts`, one after the other, into files of a folder.
 
-    Args:
-        folder: path of an empty folder.
-        parts: iterable of `EncodedTexts` of one kind.
+    `folder`: path of an empty folder. `parts`: iterable of `EncodedTexts` of one kind.
     """
     texts, sides, is_plain = 0, None, True
     with _ArrayWriter(folder) as writer:
@@ -175,8 +169,7 @@ def open_encoded(folder):
 class EntriesOnDisk:
     """Entries of labels that are tuples, of arrays as long as the row needs or of numbers.
 
-    Args:
-        arrays: dict of `column0`, `column1`, ..., and `counts0`, ... where the length differs.
+    `arrays`: dict of `column0`, `column1`, ..., and `counts0`, ... where the length differs.
     """
 
     def __init__(self, arrays):

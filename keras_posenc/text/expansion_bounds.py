@@ -13,11 +13,7 @@ STEPS = ("normalizers", "pretokenizers", "decoders", "processors")  # the keys o
 def growth(part):
     """How many characters a normalizer, pre-tokenizer or decoder can make of one, at most.
 
-    Args:
-        part: as in tokenizer.json: an object, or None.
-
-    Returns:
-        float.
+    `part`: as in tokenizer.json: an object, or None.
     """
     factor = 1.0
     for step in steps_of(part):
@@ -26,11 +22,7 @@ def growth(part):
 
 
 def steps_of(part):
-    """The steps of a part of tokenizer.json, in any order.
-
-    Yields:
-        dict.
-    """
+    """The steps of a part of tokenizer.json, in any order."""
     parts = [] if part is None else [part]
     while parts:
         step = parts.pop()
@@ -88,12 +80,8 @@ def _decoded(charsmap):
 def charsmap_growth(charsmap):
     """How many characters the table of a SentencePiece normalizer writes for one, at most.
 
-    Args:
-        charsmap: bytes: the length of a search tree, the tree, and all that it can write, with
-            zeros between.
-
-    Returns:
-        int.
+    `charsmap`: bytes: the length of a search tree, the tree, and all that it can write, with zeros
+    between.
     """
     tree, length = int.from_bytes(charsmap[:4], "little"), max(len(charsmap) - 4, 0)
     if tree > length:
@@ -109,11 +97,7 @@ def charsmap_growth(charsmap):
 
 
 def check_charsmap(charsmap):
-    """Checks the table of a SentencePiece model.
-
-    Args:
-        charsmap: bytes, as in `charsmap_growth`.
-    """
+    """Checks the table of a SentencePiece model. `charsmap`: bytes, as in `charsmap_growth`."""
     most = charsmap_growth(charsmap)
     if most > MOST:
         raise ValueError(

@@ -120,14 +120,9 @@ def read_long_texts(path, text=None):
 def read_table(path, text, label, parse, usual_names=LABEL_NAMES, readers=None):
     """Reads texts and labels of any kind from a file, with the arguments of `read_texts`.
 
-    Args:
-        path, text, label: as in `read_texts`.
-        parse: a function from the `Cell` and its content to a label.
-        usual_names: usual names of the label column, the likeliest first.
-        readers: dict, suffix -> reader; default `READERS`.
-
-    Returns:
-        A `Texts`.
+    `path`, `text`, `label`: as in `read_texts`. `parse`: a function from the `Cell` and its content
+    to a label. `usual_names`: usual names of the label column, the likeliest first. `readers`:
+    dict, suffix -> reader; default `READERS`. Returns a `Texts`.
     """
     columns, rows, flagged = read_rows(path, readers or READERS)
     label = label_column(path, label, columns, text, [flagged.get("label"), *usual_names])

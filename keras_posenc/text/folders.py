@@ -29,10 +29,7 @@ def files_of(path):
     """The files that a folder, with those below it, or a pattern has, in the order of their paths.
 
     Files of other formats are left out, and those whose name, or that of a folder, begins with a
-    full stop.
-
-    Returns:
-        (folder, list of `pathlib.Path`s).
+    full stop. Returns (folder, list of `pathlib.Path`s).
     """
     path = pathlib.Path(path)
     check_name(path)
@@ -60,10 +57,8 @@ def files_of(path):
 def read_documents(path):
     """(columns, rows, {}) of a folder, a pattern or a file: id, title, text and headings of each.
 
-    The headings are a list of (start, path of headings).
-
-    Raises:
-        ImportError: if the parser of a format is not installed.
+    The headings are a list of (start, path of headings). Raises ImportError if the parser of a
+    format is not installed.
     """
     folder, files = files_of(path)
     rows = []

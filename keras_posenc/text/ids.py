@@ -13,12 +13,8 @@ ROWS = 1024  # that are read together
 def read_ids(path):
     """Reads the ids of the rows of a file, with only a part of the file in memory at a time.
 
-    Args:
-        path: a file that `read_texts` reads.
-
-    Returns:
-        (name, ids) of the column with a usual name, such as id. Without one: ("row", numbers from
-            1).
+    `path`: a file that `read_texts` reads. Returns (name, ids) of the column with a usual name,
+    such as id. Without one: ("row", numbers from 1).
     """
     name, ids, count = "row", [], 0
     for part in parts_of_file(path):
@@ -43,12 +39,8 @@ def read_ids(path):
 def read_titles(path, name):
     """The titles of the rows of a file.
 
-    Args:
-        path: a file that `read_texts` reads.
-        name: str, that of their column; "auto" for one with a usual name.
-
-    Returns:
-        list of str, of lists of [start, title], or of None.
+    `path`: a file that `read_texts` reads. `name`: str, that of their column; "auto" for one with a
+    usual name. Returns a list of str, of lists of [start, title], or of None.
     """
     return [
         row.get(column)

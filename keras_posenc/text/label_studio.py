@@ -8,15 +8,9 @@ def read_label_studio(path, text, label=None):
     """Reads the tasks of an export, and the spans of each.
 
     Of several annotations of a task the first that was not cancelled counts. Tasks without one are
-    left out, unless `label` is False, which reads the texts alone.
-
-    Args:
-        path: `pathlib.Path` of the file.
-        text: name of the text among the data of a task; None takes one with a usual name.
-        label: False if no spans are needed.
-
-    Yields:
-        (number of the task from 1, text, list of spans as `tagged` reads them).
+    left out, unless `label` is False, which reads the texts alone. `text`: name of the text among
+    the data of a task; None takes one with a usual name. `label`: False if no spans are needed.
+    Yields (number of the task from 1, text, list of spans as `tagged` reads them).
     """
     remedy = "Give an export of Label Studio, or a .jsonl file with text and spans."
     tasks = read_json(path, kind=list, remedy=remedy)

@@ -57,8 +57,7 @@ def load(file, settings, lowercase=None, strip_accents=None, vocabulary=None):
 def find_tokenizer(path):
     """The file of a tokenizer, and the `Folder` that has its settings.
 
-    Args:
-        path: str or path of the file, or of a directory; or a `Folder`.
+    `path`: str or path of the file, or of a directory; or a `Folder`.
     """
     folder = Folder.of(path)
     named = folder.file if folder is not path else None
@@ -166,12 +165,9 @@ def _changed(file, tokenizer, lowercase, strip_accents, vocabulary):
 def save(tokenizer, vocabulary, names, directory, entries):
     """Writes tokenizer.json and tokenizer_config.json, and BERT tokenizers' vocab.txt.
 
-    Args:
-        tokenizer: a tokenizer from `load`.
-        vocabulary: its dict token -> id.
-        names: dict role -> token.
-        directory: where to write; created if missing.
-        entries: dict of further entries of tokenizer_config.json.
+    `tokenizer`: a tokenizer from `load`. `vocabulary`: its dict token -> id. `names`: dict role ->
+    token. `directory`: where to write; created if missing. `entries`: dict of further entries of
+    tokenizer_config.json.
     """
     directory = make_folder(directory)
     write_text(directory / "tokenizer.json", tokenizer.to_str(pretty=True))

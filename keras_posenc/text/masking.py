@@ -91,15 +91,9 @@ def _words(first, eligible):
 def hide(token_ids, chosen, mask_id, others, rng):
     """Replaces chosen tokens: 80% by the mask, 10% by a random token; 10% stay.
 
-    Args:
-        token_ids: int array.
-        chosen: bool array of its shape.
-        mask_id: int.
-        others: (N,) ids that random tokens are drawn from.
-        rng: NumPy generator.
-
-    Returns:
-        int array of the shape and dtype of `token_ids`.
+    `token_ids`: int array. `chosen`: bool array of its shape. `others`: (N,) ids that random tokens
+    are drawn from. `rng`: NumPy generator. Returns an int array of the shape and dtype of
+    `token_ids`.
     """
     draw = rng.random(token_ids.shape)
     hidden = np.where(chosen & (draw < 0.8), mask_id, token_ids)

@@ -32,13 +32,8 @@ def check_texts(texts):
 def in_chunks(texts, most):
     """Splits a list of texts into lists of bounded size.
 
-    Args:
-        texts: list of str.
-        most: int. Maximum number of texts in a chunk; together they have at most
-            `MOST_CHARACTERS` characters, unless one alone has more.
-
-    Yields:
-        list of str.
+    `most`: int. Maximum number of texts in a chunk; together they have at most `MOST_CHARACTERS`
+    characters, unless one alone has more.
     """
     chunk, characters = [], 0
     for text in texts:
@@ -68,14 +63,9 @@ def _trimmed(text, start, end):
 def characters_of(tokens, expected, spans, special):
     """The positions of the characters that each of some tokens stands for.
 
-    Args:
-        tokens: list of str, the first of `expected`, among special tokens.
-        expected: list of str, all tokens of a text.
-        spans: their (start, end).
-        special: tokens that stand for no character.
-
-    Returns:
-        A list of lists of ints.
+    `tokens`: list of str, the first of `expected`, among special tokens. `expected`: list of str,
+    all tokens of a text. `spans`: their (start, end). `special`: tokens that stand for no
+    character. Returns a list of lists of ints.
     """
     places, place = [], 0
     for token in tokens:

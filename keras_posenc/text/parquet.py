@@ -15,12 +15,7 @@ def read_parquet(path, content=None):
 def parquet_parts(path, size):
     """Yields (columns, rows) of a file; rows are (number from 1, dict).
 
-    Args:
-        path: `pathlib.Path`.
-        size: int, rows of a part.
-
-    Raises:
-        ImportError: without pyarrow.
+    `size`: int, rows of a part. Raises ImportError without pyarrow.
     """
     try:
         from pyarrow import ArrowException, parquet

@@ -77,12 +77,8 @@ SAME = {
 def from_sentence_piece(file, settings):
     """The tokenizer of a SentencePiece model, as its family uses it.
 
-    Args:
-        file: `pathlib.Path` of the model.
-        settings: `TokenizerSettings` of its folder.
-
-    Returns:
-        `(tokenizer, names)`: a `tokenizers.Tokenizer`, and a dict role -> token.
+    `file`: `pathlib.Path` of the model. `settings`: `TokenizerSettings` of its folder. Returns
+    `(tokenizer, names)`: a `tokenizers.Tokenizer`, and a dict role -> token.
     """
     model = read_sentence_piece(file)
     family = _family(file, model, settings)

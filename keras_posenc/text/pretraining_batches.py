@@ -19,15 +19,8 @@ def pieces(texts, tokenizer, max_length):
     """Cuts texts into rows of full length; no row holds two texts.
 
     The last row of a long text ends with it and begins earlier, inside the row before, so that it
-    is full too; a text shorter than `max_length` is one shorter row.
-
-    Args:
-        texts: list of str.
-        tokenizer: `Tokenizer`.
-        max_length: int. Tokens of a row, special tokens included.
-
-    Returns:
-        list of `(token_ids, segment_ids)`.
+    is full too; a text shorter than `max_length` is one shorter row. `max_length`: int. Tokens of a
+    row, special tokens included. Returns a list of `(token_ids, segment_ids)`.
 
     Example:
 
@@ -57,10 +50,8 @@ def _rows_of(texts, tokenizer, max_length):
 def encode_corpus(texts, tokenizer, max_length, masked):
     """`EncodedTexts` of texts, as the classes below make them of a list; None without tokens.
 
-    Args:
-        texts: list of str, or of (prompt, answer) pairs of str.
-        tokenizer, max_length: as in `pieces`.
-        masked: bool. Whether tokens are masked, so that there are no labels.
+    `texts`: list of str, or of (prompt, answer) pairs of str. `tokenizer`, `max_length`: as in
+    `pieces`. `masked`: bool. Whether tokens are masked, so that there are no labels.
     """
     if isinstance(texts[0], tuple):
         return encode_texts(texts, NextTokenLabels(segment=1), tokenizer, max_length)

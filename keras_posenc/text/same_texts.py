@@ -19,17 +19,9 @@ def text_numbers(texts, tokenizer, max_length=None, prompt=""):
     """Numbers texts, so that texts with the same tokens have one number.
 
     To an uncased tokenizer "Zoë" and "ZOE " are one text. They have one vector, so neither can be
-    right where the other is wrong.
-
-    Args:
-        texts: list of str.
-        tokenizer: `Tokenizer`.
-        max_length: int. Tokens after which texts are truncated, special tokens included. Default:
-            all tokens count.
-        prompt: str. What stands before each text, and takes room.
-
-    Returns:
-        (N,) int array: the index of the first text with the same tokens.
+    right where the other is wrong. `max_length`: int. Tokens after which texts are truncated,
+    special tokens included. Default: all tokens count. `prompt`: str. What stands before each text,
+    and takes room. Returns (N,) int array: the index of the first text with the same tokens.
 
     Example:
 

@@ -42,14 +42,7 @@ class SentencePiece:
 
 
 def read_sentence_piece(path):
-    """Reads a SentencePiece model.
-
-    Args:
-        path: the file.
-
-    Returns:
-        A `SentencePiece`.
-    """
+    """Reads a SentencePiece model. `path`: the file. Returns a `SentencePiece`."""
     data = read_bytes(path, MOST_BYTES)
     try:
         return _parsed(data)

@@ -32,12 +32,8 @@ def shape_price(model=None):
 
     A program is made in a time for each operation, and run in a time for each number of the
     weights. So the price falls with the width of the layers, and does not depend on their number.
-
-    Args:
-        model: `keras.Model`. Default: one as wide as MiniLM, 384.
-
-    Returns:
-        int; 0 where no program is made for a shape.
+    `model`: `keras.Model`. Default: one as wide as MiniLM, 384. Returns an int; 0 where no program
+    is made for a shape.
 
     Example:
 
@@ -76,12 +72,6 @@ def _at_least(price):
 def shape_options(model):
     """The options of `TextBatches` that are best for a model.
 
-    Args:
-        model: `keras.Model`.
-
-    Returns:
-        dict.
-
     Example:
 
     >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(4)])
@@ -109,10 +99,8 @@ def prediction_budget(budget):
 def prepare_predictions(model, batches, on_batch=False):
     """Has one program made for predictions of several shapes, where that is possible.
 
-    Args:
-        model: functional `keras.Model` that will be given its inputs by name.
-        batches: `TextBatches`.
-        on_batch: bool. Each will be given to `predict_on_batch`, not all to `predict`.
+    `model`: functional `keras.Model` that will be given its inputs by name. `batches`:
+    `TextBatches`. `on_batch`: bool. Each will be given to `predict_on_batch`, not all to `predict`.
     """
     if on_batch or len(batches.shapes) > 1:  # the next ones may have another shape
         backend.trace_any_shape(model, on_batch)
@@ -139,9 +127,7 @@ def max_position_of(model):
 def longest_length(model, max_length):
     """The longest length of a ladder for a model.
 
-    Args:
-        model: `keras.Model`.
-        max_length: int or None. The number of tokens after which its texts are truncated.
+    `max_length`: int or None. The number of tokens after which its texts are truncated.
     """
     return max_length or max_position_of(model) or LONGEST
 
@@ -149,12 +135,8 @@ def longest_length(model, max_length):
 def ladder(longest, multiple):
     """At most 10 lengths up to `longest`, each at most about twice the one before.
 
-    Args:
-        longest: int.
-        multiple: int. Every length is a multiple of it, or `longest`.
-
-    Returns:
-        An increasing int array.
+    `multiple`: int. Every length is a multiple of it, or `longest`. Returns an increasing int
+    array.
 
     Example:
 
@@ -184,14 +166,9 @@ def fixed_sizes(counts, lengths, budget, multiple=1):
     Batches have one row, or as many as a budget of tokens allows: whichever takes less time for
     these texts. On a CPU, those of long texts always have one. The last batch is filled up.
 
-    Args:
-        counts: number of documents of each length.
-        lengths: the lengths, increasing.
-        budget: maximum number of tokens in a batch, padding included.
-        multiple: int. Every size is a multiple of it.
-
-    Returns:
-        A list of sizes.
+    `counts`: number of documents of each length. `lengths`: the lengths, increasing. `budget`:
+    maximum number of tokens in a batch, padding included. `multiple`: int. Every size is a multiple
+    of it. Returns a list of sizes.
 
     Example:
 

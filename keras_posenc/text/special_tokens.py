@@ -20,13 +20,9 @@ USUAL = {
 def find_roles(vocabulary, names):
     """The ids of the special tokens.
 
-    Args:
-        vocabulary: dict token -> id.
-        names: dict role -> token, as the files name them.
-
-    Returns:
-        dict, each of `ROLES` -> id, or None where there is no such token. What pads is, where
-            nothing is named for it, what ends a text, as users of GPT-2 do it.
+    `vocabulary`: dict token -> id. `names`: dict role -> token, as the files name them. Returns a
+    dict, each of `ROLES` -> id, or None where there is no such token. What pads is, where nothing
+    is named for it, what ends a text, as users of GPT-2 do it.
     """
     ids = {}
     for role in ROLES:
@@ -42,14 +38,8 @@ def for_texts(tokenizer, reserved):
     """A tokenizer of the same parts to which only some of the special tokens are special.
 
     `encode_special_tokens` leaves all special tokens out of texts, and markers such as [E1] are
-    there to be read.
-
-    Args:
-        tokenizer: `tokenizers.Tokenizer`.
-        reserved: set of the ids of the special tokens that inputs are assembled with.
-
-    Returns:
-        `tokenizers.Tokenizer`.
+    there to be read. `tokenizer`: `tokenizers.Tokenizer`. `reserved`: set of the ids of the special
+    tokens that inputs are assembled with. Returns `tokenizers.Tokenizer`.
     """
     tokenizers = import_tokenizers()
     made = tokenizers.Tokenizer(tokenizer.model)
@@ -67,12 +57,9 @@ def keep_apart(tokenizer, vocabulary, unknown):
     """Has the names of special tokens in a text taken for the characters that they are.
 
     `encode_special_tokens` alone does not: a Unigram model, or a vocabulary of whole words, finds
-    the piece "</s>" again. So such names are split after their first character.
-
-    Args:
-        tokenizer: `tokenizers.Tokenizer`.
-        vocabulary: dict token -> id.
-        unknown: id of what has no token, which any text may become, or None.
+    the piece "</s>" again. So such names are split after their first character. `tokenizer`:
+    `tokenizers.Tokenizer`. `vocabulary`: dict token -> id. `unknown`: id of what has no token,
+    which any text may become, or None.
     """
     tokenizer.encode_special_tokens = True
     added = tokenizer.get_added_tokens_decoder()

@@ -28,10 +28,8 @@ PARAGRAPHS = {"p", "pre", *HEADINGS}
 class Document(typing.NamedTuple):
     """A document as it is read.
 
-    Attributes:
-        title: str or None. The first heading.
-        text: str.
-        headings: list of (start in characters, path of headings), rising.
+    `title`: str or None. The first heading. `headings`: list of (start in characters, path of
+    headings), rising.
     """
 
     title: str | None
@@ -51,16 +49,9 @@ class _Mark(typing.NamedTuple):
 def read_structure(name, suffix, content):
     """Reads a document.
 
-    Args:
-        name: str. That of the file, without its suffix, which stands for a missing title.
-        suffix: str, a key of `FORMATS`.
-        content: str, that of the file.
-
-    Returns:
-        `Document`. Its paths begin with its title.
-
-    Raises:
-        ImportError: if the parser of the format is not installed.
+    `name`: str. That of the file, without its suffix, which stands for a missing title. `suffix`:
+    str, a key of `FORMATS`. `content`: str, that of the file. Returns `Document`. Its paths begin
+    with its title. Raises ImportError if the parser of the format is not installed.
     """
     return FORMATS[suffix](name, content)
 
@@ -83,9 +74,8 @@ def with_title(title, passage):
 def headings_of(title, number=0):
     """A title as a list of (start, title): that of a text, or of its parts.
 
-    Args:
-        title: None, str, or such a list, in which None and "" are no title.
-        number: int. That of the text, for an error.
+    `title`: None, str, or such a list, in which None and "" are no title. `number`: int. That of
+    the text, for an error.
     """
     if title is None or isinstance(title, str):
         return [(0, title)] if title else []

@@ -14,10 +14,8 @@ NOTHING = "$A:0", "$A:0 $B:1"
 def template(layout, vocabulary, **tokens):
     """The post-processor that writes a layout.
 
-    Args:
-        layout: the layouts of a text and of a pair, as above.
-        vocabulary: dict token -> id.
-        **tokens: the tokens that the names in it stand for.
+    `layout`: the layouts of a text and of a pair, as above. `vocabulary`: dict token -> id.
+    `tokens`: the tokens that the names in it stand for.
     """
     used = {token for name, token in tokens.items() if f"{{{name}}}" in layout[1]}
     # A list, since a token may have a space in it.
@@ -32,9 +30,7 @@ def template(layout, vocabulary, **tokens):
 def ends(bos, eos, vocabulary):
     """The post-processor that writes one token before, and one after, each text.
 
-    Args:
-        bos, eos: the tokens, or None.
-        vocabulary: dict token -> id.
+    `bos`, `eos`: the tokens, or None. `vocabulary`: dict token -> id.
     """
     single = ["{bos}:0"] * bool(bos) + ["$A:0"] + ["{eos}:0"] * bool(eos)
     second = [piece.replace("A:0", "B:1").replace(":0", ":1") for piece in single]
@@ -46,12 +42,8 @@ def ends(bos, eos, vocabulary):
 def layout(tokenizer, pair=False):
     """What a tokenizer writes around a text, or around and between two.
 
-    Args:
-        tokenizer: `tokenizers.Tokenizer`.
-        pair: bool.
-
-    Returns:
-        list of runs (0 or 1 for the first and second text, or None; ids; segment).
+    `tokenizer`: `tokenizers.Tokenizer`. Returns a list of runs (0 or 1 for the first and second
+    text, or None; ids; segment).
     """
     probe = next((text for text in ("a", *_tokens(tokenizer)) if _length(tokenizer, text)), "a")
     encoding = tokenizer.encode(*[probe] * (1 + pair))
@@ -77,13 +69,9 @@ def set_ends(tokenizer, vocabulary, names, add_bos, add_eos):
     """Follows `add_bos_token` and `add_eos_token` of tokenizer_config.json.
 
     Each setting concerns one token, and None leaves that token as tokenizer.json has it. If
-    tokenizer.json adds other tokens than these two, both settings are ignored.
-
-    Args:
-        tokenizer: `tokenizers.Tokenizer`, whose post-processor is set.
-        vocabulary: dict token -> id.
-        names: dict role -> token.
-        add_bos, add_eos: True, False or None.
+    tokenizer.json adds other tokens than these two, both settings are ignored. `tokenizer`:
+    `tokenizers.Tokenizer`, whose post-processor is set. `vocabulary`: dict token -> id. `names`:
+    dict role -> token. `add_bos`, `add_eos`: True, False or None.
     """
     runs = layout(tokenizer)
     place = [which for which, *_ in runs].index(0)

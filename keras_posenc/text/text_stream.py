@@ -18,18 +18,14 @@ class TextStream:
     A .txt, .jsonl, .csv, .tsv or .parquet file is read once as a whole to count and check its rows,
     and again for the parts. Other files are read whole, as `read_texts` does.
 
-    Args:
-        source: A path, or a sequence of texts that can be sliced: a list, or a column of a data
-            set on disk.
-        text: Name of the column of texts, or a tuple of names, as in `read_texts`.
-
-    Raises:
-        FileNotFoundError, ValueError: as `read_texts` does, for any line of the file.
+    `source`: A path, or a sequence of texts that can be sliced: a list, or a column of a data set
+    on disk. `text`: Name of the column of texts, or a tuple of names, as in `read_texts`. Raises
+    FileNotFoundError, ValueError as `read_texts` does, for any line of the file.
 
     Example:
 
     >>> with open("lines.txt", "w") as file:
-    ...     _ = file.write("One.\\nTwo.\\nThree.\\n")
+    ...     _ = file.write("One.\nTwo.\nThree.\n")
     >>> texts = TextStream("lines.txt")
     >>> len(texts), list(texts.parts(2))
     (3, [['One.', 'Two.'], ['Three.']])
@@ -63,9 +59,8 @@ class TextStream:
     def parts(self, size, start=0, stop=None):
         """Yields lists of texts, in their order.
 
-        Args:
-            size: int. Texts in a part; the last may have fewer.
-            start, stop: ints. The first text, and the one after the last; None for all.
+        `size`: int. Texts in a part; the last may have fewer. `start`, `stop`: ints. The first
+        text, and the one after the last; None for all.
         """
         stop = self._count if stop is None else stop
         if self._path is None:

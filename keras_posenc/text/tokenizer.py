@@ -303,9 +303,7 @@ HERE = {
 def refuse(function, arguments):
     """Raises one TypeError for arguments of others' names, with their names here.
 
-    Args:
-        function: str, what was called.
-        arguments: dict, the arguments that it does not know.
+    `function`: str, what was called. `arguments`: dict, the arguments that it does not know.
     """
     names = ", ".join(arguments)
     known = [f"{name} is {HERE[name]}" for name in arguments if name in HERE]

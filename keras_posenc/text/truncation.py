@@ -19,13 +19,8 @@ _LOGS = contextvars.ContextVar("logs", default=True)
 def truncate(parts, room, truncate_from="right"):
     """Drops tokens from the longer part (the first if equal) until `room` are left.
 
-    Args:
-        parts: one or two lists.
-        room: maximum number of elements of both together.
-        truncate_from: "right" drops from the end of a part, "left" from its beginning.
-
-    Returns:
-        The shortened parts.
+    `parts`: one or two lists. `room`: maximum number of elements of both together. `truncate_from`:
+    "right" drops from the end of a part, "left" from its beginning. Returns the shortened parts.
     """
     checks.choice("truncate_from", truncate_from, ("right", "left"))
     lengths = [len(part) for part in parts]
@@ -56,14 +51,8 @@ def tell_truncation(lengths, max_length):
     """Logs how many texts are truncated, and what share of all tokens goes; nothing if none is.
 
     The same line is logged once in a process, so that what is evaluated after every epoch reports
-    it once.
-
-    Args:
-        lengths: (N,) numbers of tokens before truncation.
-        max_length: int, or None.
-
-    Returns:
-        bool, whether a text is truncated.
+    it once. `lengths`: (N,) numbers of tokens before truncation. Returns bool, whether a text is
+    truncated.
     """
     lengths = np.asarray(lengths)
     cut = 0 if max_length is None else int((lengths > max_length).sum())

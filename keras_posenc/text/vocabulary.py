@@ -12,11 +12,8 @@ MPNET = {"pad": "<pad>", "unk": "[UNK]", "cls": "<s>", "sep": "</s>", "mask": "<
 def read_vocabulary(path):
     """Reads a vocab.txt: one token per line, with the line number from 0 as id.
 
-    Args:
-        path: the file, in UTF-8.
-
-    Returns:
-        A dict token -> id. A token on two lines keeps the later id, as in `transformers`.
+    `path`: the file, in UTF-8. Returns a dict token -> id. A token on two lines keeps the later id,
+    as in `transformers`.
     """
     data = read_bytes(path)
     count = max(data.count(b"\n"), data.count(b"\r"))

@@ -29,12 +29,6 @@ def join_words(words):
 
     What a tokenizer splits that is one in writing is closed up: don't, 3.5, well-known, (so). The
     original may have had it otherwise: only offsets know.
-
-    Args:
-        words: list of str.
-
-    Returns:
-        str.
     """
     marks = _apostrophes(words)
     text, opened = "", set()

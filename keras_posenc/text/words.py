@@ -56,11 +56,8 @@ class Words:
 def words_first(tokenizer, vocabulary, function, source):
     """Has a BERT tokenizer look for the words of a function before anything else.
 
-    Args:
-        tokenizer: `tokenizers.Tokenizer`, changed in place.
-        vocabulary: dict token -> id.
-        function: as in `Words`.
-        source: path of the file, for errors.
+    `tokenizer`: `tokenizers.Tokenizer`, changed in place. `vocabulary`: dict token -> id.
+    `function`: as in `Words`. `source`: path of the file, for errors.
     """
     if not callable(function):
         raise TypeError(

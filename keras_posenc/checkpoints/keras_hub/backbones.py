@@ -78,11 +78,7 @@ class Backbone:
     shifted: dict = dataclasses.field(default_factory=dict)
 
     def table(self, family):
-        """The `Table` of its weights.
-
-        Args:
-            family: str, the name of our family.
-        """
+        """The `Table` of its weights. `family`: str, the name of our family."""
         return Table(
             family=family,
             root=None,
@@ -99,10 +95,8 @@ class Backbone:
 def _block(block, attention, names):
     """Rows of a block.
 
-    Args:
-        block: name of the layer.
-        attention: pattern of the names of attention's matrices.
-        names: dict, our layers of the block -> (name in it, kind).
+    `block`: name of the layer. `attention`: pattern of the names of attention's matrices. `names`:
+    dict, our layers of the block -> (name in it, kind).
     """
     scope = f"layers/{block}_{{i}}"
     parts = {"query": "query", "key": "key", "value": "value", "attention_output": "output"}

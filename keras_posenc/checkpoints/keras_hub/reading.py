@@ -22,9 +22,7 @@ from keras_posenc.folders.keras_hub import PACKAGE, WEIGHTS, is_preset
 def backbone_of(values, where):
     """The name of the backbone's class and its config.
 
-    Args:
-        values: dict, the content of a preset's config.json.
-        where: its path, for errors.
+    `values`: dict, the content of a preset's config.json. `where`: its path, for errors.
     """
     name = values["registered_name"]
     found = PACKAGE.fullmatch(name)
@@ -40,12 +38,8 @@ def backbone_of(values, where):
 def read_preset_config(values, where):
     """The config of a preset in Hugging Face's words.
 
-    Args:
-        values: dict, the content of a preset's config.json.
-        where: its path, for errors.
-
-    Returns:
-        dict with `model_type`.
+    `values`: dict, the content of a preset's config.json. `where`: its path, for errors. Returns a
+    dict with `model_type`.
 
     Example:
 
@@ -71,16 +65,9 @@ def read_preset_config(values, where):
 def read_preset(folder, path):
     """The weights of a preset, memory-mapped.
 
-    Args:
-        folder: `Folder`.
-        path: `pathlib.Path` of model.weights.h5, or of the index of several.
-
-    Returns:
-        `(arrays, name)`: dict of arrays by their paths in the file, with a number for every block,
-            and the name of the backbone's class.
-
-    Raises:
-        ImportError: without h5py.
+    `path`: `pathlib.Path` of model.weights.h5, or of the index of several. Returns `(arrays,
+    name)`: dict of arrays by their paths in the file, with a number for every block, and the name
+    of the backbone's class. Raises ImportError without h5py.
     """
     values, config = folder.json("config.json"), folder.path / "config.json"
     if not is_preset(values):
@@ -129,9 +116,7 @@ def _read(path, backbone):
 def datasets(file, backbone):
     """{name: dataset} of the weights, by the names that the rows of a backbone have.
 
-    Args:
-        file: `h5py.File` of a model.weights.h5.
-        backbone: `Backbone`.
+    `file`: `h5py.File` of a model.weights.h5.
     """
     import h5py
 
@@ -148,9 +133,7 @@ def datasets(file, backbone):
 def shifted(found, backbone):
     """The same dict by the names that layers have here (`Backbone.shifted`).
 
-    Args:
-        found: dict by the names of all weights of a model: of all its files, if there are several.
-        backbone: `Backbone`.
+    `found`: dict by the names of all weights of a model: of all its files, if there are several.
     """
     for name, other in backbone.shifted.items():
         if not any(each.startswith(f"{other}/") for each in found):
@@ -164,9 +147,7 @@ def shifted(found, backbone):
 def numbered(name, backbone):
     """The path of a weight with a number for every block, also for the first.
 
-    Args:
-        name: str, a path in model.weights.h5.
-        backbone: `Backbone`.
+    `name`: str, a path in model.weights.h5.
 
     Example:
 

@@ -20,13 +20,7 @@ UNTRAINED = {
 def write_preset(folder, arrays, config):
     """Writes config.json, metadata.json and model.weights.h5, by KerasHub's own classes.
 
-    Args:
-        folder: `pathlib.Path` of a directory.
-        arrays: dict of arrays by the names of our variables.
-        config: `Config`.
-
-    Raises:
-        ImportError: without keras-hub.
+    `arrays`: dict of arrays by the names of our variables. Raises ImportError without keras-hub.
     """
     name, backbone = _backbone(config)
     keras_hub = _import()
@@ -49,10 +43,8 @@ def write_preset(folder, arrays, config):
 def write_tokenizer(folder, tokenizer, config):
     """Writes a WordPiece tokenizer into a preset.
 
-    Args:
-        folder: `pathlib.Path` of the preset.
-        tokenizer: `Tokenizer` of a vocab.txt.
-        config: `Config` of its model.
+    `folder`: `pathlib.Path` of the preset. `tokenizer`: `Tokenizer` of a vocab.txt. `config`:
+    `Config` of its model.
     """
     name, backbone = _backbone(config)
     keras_hub = _import()
@@ -143,8 +135,7 @@ def _same_terms(found, value):
 def _fill(path, arrays, backbone, family):
     """Puts the arrays into the file of a new backbone.
 
-    Returns:
-        `(left, untrained)`: the layers that have no place there, and outputs without weights.
+    Returns `(left, untrained)`: the layers that have no place there, and outputs without weights.
     """
     import h5py
 

@@ -50,12 +50,8 @@ def before(chain_mask):
 def log_loss(potentials, tags):
     """-log p(tags): log sum exp of all paths - log sum exp of those that agree with the tags.
 
-    Args:
-        potentials: (B, T, N, N).
-        tags: (B, T) integers; a negative one agrees with every tag.
-
-    Returns:
-        float32 (B,).
+    `potentials`: (B, T, N, N). `tags`: (B, T) integers; a negative one agrees with every tag.
+    Returns float32 (B,).
     """
     steps, chain_mask = _steps(potentials)
     known = (chain_mask & (tags >= 0))[..., None]

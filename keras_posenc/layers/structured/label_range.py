@@ -11,11 +11,9 @@ from keras_posenc import backend
 def check_labels(labels, bound, what, remedy):
     """Returns integer labels after checking that each is below `bound`; negative ones pass.
 
-    Args:
-        labels: int32 tensor of any shape.
-        bound: int, or a scalar tensor where the size is known only when the program runs.
-        what: str. What a label is, such as "Tag".
-        remedy: str. What the user can do about it.
+    `labels`: int32 tensor of any shape. `bound`: int, or a scalar tensor where the size is known
+    only when the program runs. `what`: str. What a label is, such as "Tag". `remedy`: str. What the
+    user can do about it.
     """
     if not isinstance(bound, int) or 0 in labels.shape:
         return labels

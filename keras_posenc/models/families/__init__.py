@@ -104,12 +104,8 @@ def register_family(family):
 def choose_family(values, model=None):
     """Chooses the family of a config.
 
-    Args:
-        values: dict, the keys of the config file.
-        model: name of the family, or None for that of the config.
-
-    Returns:
-        A `Family`; without `model` and `model_type` BERT.
+    `values`: dict, the keys of the config file. `model`: name of the family, or None for that of
+    the config. Returns a `Family`; without `model` and `model_type` BERT.
     """
     kind = values.get("model_type")
     if model is not None and model not in FAMILIES:

@@ -8,15 +8,7 @@ BIDIRECTIONAL = "use_bidirectional_attention"
 
 
 def read_direction(values, family):
-    """Whether a model is causal.
-
-    Args:
-        values: dict, the keys of the config file.
-        family: `Family`.
-
-    Returns:
-        bool.
-    """
+    """Whether a model is causal. `values`: dict, the keys of the config file."""
     keys = {key: value for key, value in values.items() if family.ours(key) == "causal"}
     both_ways = values.get(BIDIRECTIONAL)
     for key, value in (*keys.items(), (BIDIRECTIONAL, both_ways or False)):
@@ -37,10 +29,7 @@ def read_direction(values, family):
 def write_direction(causal, values, family):
     """The keys to write so that a reader computes the same, as a dict.
 
-    Args:
-        causal: bool.
-        values: dict, the keys that are written.
-        family: `Family`.
+    `values`: dict, the keys that are written.
     """
     known = BIDIRECTIONAL in family.keys and values.get(BIDIRECTIONAL)
     return {} if causal == family.causal or known else {"is_causal": causal}

@@ -41,9 +41,7 @@ KINDS = {
 def check_kinds(values, family):
     """Raises ValueError if a key that a family reads has a value that cannot be meant.
 
-    Args:
-        values: dict, the keys of the config file.
-        family: `Family`.
+    `values`: dict, the keys of the config file.
     """
     for key in family.keys:
         value = values.get(key)

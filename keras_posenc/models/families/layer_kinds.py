@@ -8,10 +8,8 @@ LOCAL, GLOBAL = "sliding_attention", "full_attention"
 def layer_kinds(source, layers, default):
     """Lists the kind of each layer.
 
-    Args:
-        source: dict, the keys of the config file.
-        layers: int, how many there are.
-        default: list, where the file has no `layer_types`.
+    `source`: dict, the keys of the config file. `layers`: int, how many there are. `default`: list,
+    where the file has no `layer_types`.
     """
     kinds = source.get("layer_types") or default
     if len(kinds) != layers or not set(kinds) <= {LOCAL, GLOBAL}:

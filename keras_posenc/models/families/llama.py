@@ -37,10 +37,7 @@ TIED = {"tie_word_embeddings": (True, False, None)}
 def llama_table(family, classes, rows=None):
     """The names of the weights of a family with Llama's blocks.
 
-    Args:
-        family: its name.
-        classes: as in `Table`.
-        rows: dict, further rows.
+    `family`: its name. `classes`: as in `Table`. `rows`: dict, further rows.
     """
     return table(
         family,

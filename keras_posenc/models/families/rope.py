@@ -71,13 +71,9 @@ NOT_OF_SCALING = ("rope_theta", "partial_rotary_factor")
 def rescaled(source, scaling, family):
     """The keys of a config file, with another scaling of the rotary encodings.
 
-    Args:
-        source: dict, the keys.
-        scaling: dict, as `rope_scaling`.
-        family: `Family`, whose keys they are.
-
-    Returns:
-        dict, or None if no other library reads such a scaling in config files of the family.
+    `source`: dict, the keys. `scaling`: dict, as `rope_scaling`. `family`: `Family`, whose keys
+    they are. Returns a dict, or None if no other library reads such a scaling in config files of
+    the family.
     """
     scaling = {"rope_type": scaling.get("rope_type", scaling.get("type")), **scaling}
     scaling.pop("type", None)

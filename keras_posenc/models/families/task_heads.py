@@ -52,9 +52,7 @@ SPANS = TaskHead("Span-Output")
 def heads(dense="Sequence-Dense", activation="tanh"):
     """The heads of BERT and its kin: a dense layer on the first token; none on every token.
 
-    Args:
-        dense: name of the dense layer.
-        activation: of the dense layer.
+    `dense`: name of the dense layer. `activation`: of the dense layer.
     """
     first = TaskHead("Sequence-Output", pooling="cls", dense=dense, activation=activation)
     return {
@@ -73,11 +71,8 @@ def last_token():
 def saved_head(record):
     """Reads the head that the config of a checkpoint names, as `save_checkpoint` writes it.
 
-    Args:
-        record: dict with `task`, a key of `TASKS`, and `pooling`, None for logits of each token.
-
-    Returns:
-        dict, the task -> `TaskHead`.
+    `record`: dict with `task`, a key of `TASKS`, and `pooling`, None for logits of each token.
+    Returns a dict, the task -> `TaskHead`.
     """
     known = record if isinstance(record, dict) else {}
     task, pooling = known.get("task"), known.get("pooling")

@@ -40,10 +40,8 @@ BUFFERS = {"*rotary_emb.inv_freq": "buffer", "*.position_ids": "buffer"}
 def table(family, rows, *, classes, prefixes=("",), copies=None, unused=None, endings=None):
     """A `Table` of Hugging Face's names alone.
 
-    Args:
-        family: its name.
-        rows: dict from our layer to (scope, kind) or (scope, kind, cut), or a list of those.
-        classes, prefixes, copies, unused, endings: as in `Table`.
+    `family`: its name. `rows`: dict from our layer to (scope, kind) or (scope, kind, cut), or a
+    list of those. `classes`, `prefixes`, `copies`, `unused`, `endings`: as in `Table`.
     """
     return Table(
         family=family,
@@ -62,9 +60,8 @@ def table(family, rows, *, classes, prefixes=("",), copies=None, unused=None, en
 def attention(scope, query, key, value, output, norm):
     """Rows of an attention layer with a tensor for each projection, and of its norm.
 
-    Args:
-        scope: of the block, such as "@layers.{i}"; the other names are put behind it.
-        query, key, value, output, norm: names of the parts.
+    `scope`: of the block, such as "@layers.{i}"; the other names are put behind it. `query`, `key`,
+    `value`, `output`, `norm`: names of the parts.
     """
     names = {"query": query, "key": key, "value": value, "attention_output": output}
     rows = {f"{ATTENTION}/{layer}": (f"{scope}.{name}", "dense") for layer, name in names.items()}
@@ -74,11 +71,9 @@ def attention(scope, query, key, value, output, norm):
 def packed_attention(scope, packed, output, norm, by_head=False, kind="dense"):
     """Rows of an attention layer with query, key and value in one tensor, and of its norm.
 
-    Args:
-        scope: of the block.
-        packed, output, norm: names of the parts.
-        by_head: bool. Whether a head's query, key and value are neighbours; else they are thirds.
-        kind: "dense", or "conv1d" for matrices that are not transposed.
+    `scope`: of the block. `packed`, `output`, `norm`: names of the parts. `by_head`: bool. Whether
+    a head's query, key and value are neighbours; else they are thirds. `kind`: "dense", or "conv1d"
+    for matrices that are not transposed.
     """
     cuts = {name: Cut(i, 3, by_head) for i, name in enumerate(("query", "key", "value"))}
     rows = {f"{ATTENTION}/{n}": (f"{scope}.{packed}", kind, cut) for n, cut in cuts.items()}
@@ -128,12 +123,9 @@ def bert_embeddings(scope="@embeddings"):
 def like_bert(family, *, classes, root="bert", rows=None, **changes):
     """BERT's `Table`, Google's names included, with another root and what else differs.
 
-    Args:
-        family: its name.
-        classes: as in `Table`.
-        root: what Google's names of the encoder begin with.
-        rows: dict, rows that differ, or None for a layer that there is not.
-        **changes: other fields of `Table`.
+    `family`: its name. `classes`: as in `Table`. `root`: what Google's names of the encoder begin
+    with. `rows`: dict, rows that differ, or None for a layer that there is not. `changes`: other
+    fields of `Table`.
     """
     all_rows = {
         layer: (scope.replace("bert/", f"{root}/", 1), kind)

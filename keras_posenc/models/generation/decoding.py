@@ -39,9 +39,7 @@ class AfterPrompt:
     prompt is read as the first step. A causal model has it in the prompt masked, or left out; a
     UniLM, whose prompt sees all of itself, masks the second reading.
 
-    Args:
-        model: a functional `keras.Model`; see `CausalGraph`.
-        max_length: int. Number of new tokens.
+    `model`: a functional `keras.Model`; see `CausalGraph`. `max_length`: int. Number of new tokens.
     """
 
     def __init__(self, model, max_length):
@@ -125,10 +123,8 @@ class AfterPrompt:
 class FromSource:
     """Writes the target of a source (B, S) with a model of `build_encoder_decoder`.
 
-    Args:
-        model: the model, or one loaded from a file.
-        start_id: int. The token that targets start with.
-        max_length: int. Number of new tokens.
+    `model`: the model, or one loaded from a file. `start_id`: int. The token that targets start
+    with. `max_length`: int. Number of new tokens.
     """
 
     def __init__(self, model, start_id, max_length):

@@ -148,13 +148,9 @@ class Generator(backend.SafeTrainer, keras.Model):
     def predict(self, x, *args, **kwargs):
         """`keras.Model.predict` on prompts of any lengths; see the class.
 
-        Args:
-            x: prompts: lists of ids, an array or a dict; or anything else that Keras' method takes,
-                such as a dataset, which is passed on as it is.
-            *args, **kwargs: of `keras.Model.predict`.
-
-        Returns:
-            (B, max_length) or (B, n, max_length) int32.
+        `x`: prompts: lists of ids, an array or a dict; or anything else that Keras' method takes,
+        such as a dataset, which is passed on as it is. `args`, `kwargs`: of `keras.Model.predict`.
+        Returns (B, max_length) or (B, n, max_length) int32.
         """
         if isinstance(x, (list, tuple, dict, np.ndarray)) or keras.ops.is_tensor(x):
             pad_id = self.decoding.pad_token_id if self.pad_id is None else self.pad_id
@@ -252,10 +248,8 @@ def _to_numpy(x):
 class SearchSettings:
     """The search of a `Generator`, whose arguments these are.
 
-    Attributes:
-        end_ids: tuple of int. The tokens that end a text.
-        filler: int. What follows the end.
-        forbidden: int or None. A token that is never written.
+    `end_ids`: tuple of int. The tokens that end a text. `filler`: int. What follows the end.
+    `forbidden`: int or None. A token that is never written.
     """
 
     max_length: int

@@ -48,10 +48,8 @@ class CausalGraph(keras.Function):
     """The way from the inputs of a causal model to its logits, one piece of the text at a time.
 
     The layers are those of the model. Attention reads and fills a cache, positions are given by the
-    caller, and every other layer acts on each token alone, as it does in a transformer.
-
-    Args:
-        model: a functional `keras.Model` whose attention layers are `PositionalAttention`.
+    caller, and every other layer acts on each token alone, as it does in a transformer. `model`: a
+    functional `keras.Model` whose attention layers are `PositionalAttention`.
 
     Attributes:
         vocab_size: int, V.
@@ -99,14 +97,9 @@ class CausalGraph(keras.Function):
     def read(self, inputs, ids, arguments, caches):
         """Fills the caches with a piece of the text; what comes after attention is not computed.
 
-        Args:
-            inputs: list of the tensors of the model's inputs.
-            ids: (B, T) int32, the positions of the tokens.
-            arguments: function of an attention layer that returns further arguments of its call.
-            caches: from `make_caches`, or an earlier piece.
-
-        Returns:
-            The new caches.
+        `inputs`: list of the tensors of the model's inputs. `ids`: (B, T) int32, the positions of
+        the tokens. `arguments`: function of an attention layer that returns further arguments of
+        its call. `caches`: from `make_caches`, or an earlier piece. Returns the new caches.
         """
         return self._run(inputs, ids, arguments, caches, only_caches=True)[1]
 

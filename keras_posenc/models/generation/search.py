@@ -10,13 +10,8 @@ class Search:
     """What both searches do with a state, a dict of tensors of which "tokens" (R, M) is one.
 
     A subclass has `start`, `grow` (one more token for each of its R rows; it returns the caches in
-    the order of the rows), `goes_on`, and `result`, (B, n, M).
-
-    Args:
-        settings: `SearchSettings`.
-
-    Attributes:
-        rows: int. Number of rows for each given text.
+    the order of the rows), `goes_on`, and `result`, (B, n, M). `settings`: `SearchSettings`.
+    `rows`: int. Number of rows for each given text.
     """
 
     def __init__(self, settings):

@@ -71,10 +71,8 @@ def passage_of(text):
 def span_place(row, span, side):
     """The first and the last token of a span in a row, or None where it is not all there.
 
-    Args:
-        row: `Row` with offsets.
-        span: (start, end) in characters, or None.
-        side: 1 if it is of the second text of a pair, else 0.
+    `row`: `Row` with offsets. `span`: (start, end) in characters, or None. `side`: 1 if it is of
+    the second text of a pair, else 0.
     """
     if not _is_seen(row, span, side):
         return None

@@ -11,9 +11,7 @@ class OutputLabels(Labels):
     """Labels of each output of a model; what `TextBatches` makes of a dict.
 
     Targets are a dict, and so are the weights, which all outputs have as soon as one has some.
-
-    Args:
-        values: dict, name of the output -> list of labels, or `Labels`.
+    `values`: dict, name of the output -> list of labels, or `Labels`.
 
     Example:
 

@@ -101,10 +101,8 @@ class MultiLabels(Labels):
 class TextNumbers(Labels):
     """The numbers of the texts of each tuple, for losses that compare the rows of a batch.
 
-    Targets are (B, S) int32. Texts with the same tokens have the same number in a batch.
-
-    Args:
-        values: anything but None, which is for texts that are not compared.
+    Targets are (B, S) int32. Texts with the same tokens have the same number in a batch. `values`:
+    anything but None, which is for texts that are not compared.
 
     Example:
 
