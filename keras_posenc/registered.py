@@ -16,7 +16,6 @@ from keras_posenc.encodings import (
     pope,
     relative,
     remapped,
-    rerope,
     rotary,
     scale,
     separable,
@@ -56,7 +55,7 @@ from keras_posenc.models import (
     similarity as similarity_model,
 )
 from keras_posenc.models.generation import generator
-from keras_posenc.positions import learned, padded, random, sinusoidal, stretched, structured
+from keras_posenc.positions import learned, random, sinusoidal, stretched, structured
 from keras_posenc.retrieval.late_interaction import training_model
 from keras_posenc.retrieval.sparse import pooling as sparse_pooling
 from keras_posenc.training import optimizer, schedules

@@ -14,7 +14,7 @@ from keras_posenc.folders.folder import Folder
 from keras_posenc.folders.huggingface import CONFIG_NAMES, config_name
 from keras_posenc.folders.written import sentence_transformers_files, write_files
 from keras_posenc.models.config_file import read_config
-from keras_posenc.models.config_size import check_size, fit_labels
+from keras_posenc.models.config_layers import check_size, fit_labels
 from keras_posenc.models.extension import Extension, former_arguments
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.families import FAMILIES

@@ -8,7 +8,6 @@ import keras
 from keras import ops
 
 from keras_posenc import backend
-from keras_posenc.attention.batch import attend_per_device, splits_batch
 from keras_posenc.attention.blocks import LANES, attend_in_blocks
 from keras_posenc.attention.fused import attend_fused, fused_cells, heads_of_map
 from keras_posenc.attention.local import attend_locally, local_rows
@@ -22,7 +21,9 @@ from keras_posenc.attention.matrix import (
 from keras_posenc.attention.rules import encode
 from keras_posenc.attention.sequence import (
     attend_over_devices,
+    attend_per_device,
     rows_on_each_device,
+    splits_batch,
     splits_sequence,
 )
 from keras_posenc.attention.splash import FEWEST_TOKENS, attend_by_splash, splash_serves

@@ -180,9 +180,6 @@ class GatedAttentionUnit(PositionalAttention):
         added = len(NORMALIZATIONS[self.normalization])
         return {
             **config,
-            "units": self.units,
-            "key_size": self.key_size,
             "activation": keras.activations.serialize(self.activation),
-            "normalization": self.normalization,
             "encodings": config["encodings"][: len(config["encodings"]) - added],
         }

@@ -16,6 +16,7 @@ from keras_posenc.attention.key_values import Memory, empty_cache
 from keras_posenc.attention.rules import Hooks, Rules
 from keras_posenc.backend.head_groups import repeated_heads
 from keras_posenc.backend.seeding import without_tensorflow
+from keras_posenc.keras_support.configured import Configured
 from keras_posenc.keras_support.nested_layers import (
     applied,
     built,
@@ -29,7 +30,7 @@ from keras_posenc.maps.grid import Content
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
-class PositionalAttention(keras.layers.Layer):
+class PositionalAttention(Configured, keras.layers.Layer):
     """`keras.layers.MultiHeadAttention` with a list of position encodings.
 
     Project, let the encodings act, attend, merge. Without encodings it computes what Keras' layer
@@ -369,25 +370,8 @@ class PositionalAttention(keras.layers.Layer):
     def get_config(self):
         config = {
             **super().get_config(),
-            "num_heads": self.num_heads,
-            "key_dim": self.key_dim,
-            "value_dim": self.value_dim,
             "encodings": [_unbuilt(e) for e in self.encodings],
-            "dropout": self.dropout,
-            "use_bias": self.use_bias,
             "output_shape": self.output_size,
-            "flash_attention": self.flash_attention,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
-            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
-            "bias_regularizer": keras.regularizers.serialize(self.bias_regularizer),
-            "kernel_constraint": keras.constraints.serialize(self.kernel_constraint),
-            "bias_constraint": keras.constraints.serialize(self.bias_constraint),
-            "seed": self.seed,
-            "num_key_value_heads": self.num_key_value_heads,
-            "head_norm": self.head_norm,
-            "use_gate": self.use_gate,
-            "sliding_window": self.sliding_window,
         }
         parts = [getattr(self, name) for name in dir(self) if name.endswith("_dense")]
         return with_quantized_parts(config, self, parts)

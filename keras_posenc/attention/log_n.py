@@ -83,10 +83,4 @@ class LogNAttention(PositionalAttention):
 
     def get_config(self):
         config = super().get_config()
-        return {
-            **config,
-            "encodings": config["encodings"][:-1],
-            "train_length": self.train_length,
-            "clipped": self.clipped,
-            "variant": self.variant,
-        }
+        return {**config, "encodings": config["encodings"][:-1]}

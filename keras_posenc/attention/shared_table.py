@@ -5,10 +5,11 @@ from keras import ops
 
 from keras_posenc import encodings as position_encodings
 from keras_posenc.arguments.hints import EncodingSpec
+from keras_posenc.keras_support.configured import Configured
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
-class SharedTable(keras.layers.Layer):
+class SharedTable(Configured, keras.layers.Layer):
     """Holds one table for the encodings of several layers and emits it into their graph.
 
     Each attention layer has an encoding with `shared=True`, which owns no table, and is called with
@@ -61,11 +62,3 @@ class SharedTable(keras.layers.Layer):
 
     def compute_mask(self, inputs, previous_mask):
         return None  # rows of a table are not tokens
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "encoding": self.encoding,
-            "num_heads": self.num_heads,
-            "key_dim": self.key_dim,
-        }

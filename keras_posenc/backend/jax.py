@@ -11,12 +11,10 @@ from jax.ad_checkpoint import checkpoint_name
 from keras import ops
 
 from keras_posenc.backend import (
-    jax_batch,
     jax_cache,
+    jax_devices,
     jax_groups,
     jax_lookup,
-    jax_processes,
-    jax_sequence,
     jax_splash,
     shared,
     weighing,
@@ -26,21 +24,21 @@ from keras_posenc.backend.weighing import keep_by_hash
 
 __all__ = shared.NAMES
 
-batch_shards = jax_batch.batch_shards
+batch_shards = jax_devices.batch_shards
 cache_programs = jax_cache.cache_programs
 keeps_programs = jax_cache.keeps_programs
 by_group = jax_groups.by_group
-device_count = jax_processes.device_count
-gather = jax_processes.gather
-launched_processes = jax_processes.launched_processes
+device_count = jax_devices.device_count
+gather = jax_devices.gather
+launched_processes = jax_devices.launched_processes
 has_splash = jax_splash.has_splash
-over_batch = jax_batch.over_batch
-over_devices = jax_processes.over_devices
-over_sequence = jax_sequence.over_sequence
-processes = jax_processes.processes
-sequence_shards = jax_sequence.sequence_shards
+over_batch = jax_devices.over_batch
+over_devices = jax_devices.over_devices
+over_sequence = jax_devices.over_sequence
+processes = jax_devices.processes
+sequence_shards = jax_devices.sequence_shards
 splash = jax_splash.splash
-with_neighbours = jax_sequence.with_neighbours
+with_neighbours = jax_devices.with_neighbours
 
 TRAITS = shared.Traits(
     chunked_sums=True,
@@ -62,7 +60,7 @@ STATE = (
 )
 
 
-class SafeTrainer(jax_processes.LocalPredictions, shared.SafeTrainer):
+class SafeTrainer(jax_devices.LocalPredictions, shared.SafeTrainer):
     """Keras takes the weights out of a model while a program runs, and attaches what it returns.
 
     A program that fails, or that never begins, returns nothing. Here training attaches the weights

@@ -7,7 +7,7 @@ with each version, and `tests/test_structure.py` fails if a private name is read
 
 Some private names are not here, because a class inherits them:
 
-- The trainers in `jax.py`, `jax_processes.py` and `tensorflow.py` replace and call private methods
+- The trainers in `jax.py`, `jax_devices.py` and `tensorflow.py` replace and call private methods
   of Keras' trainers, and set their attributes.
 - `training/optimizer.py` replaces `_apply_weight_decay` and `_backend_update_step` of Keras'
   optimizers.

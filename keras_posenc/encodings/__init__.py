@@ -18,8 +18,7 @@ from keras_posenc.encodings.path import PaTH
 from keras_posenc.encodings.patterns import alternate
 from keras_posenc.encodings.pope import PoPE
 from keras_posenc.encodings.relative import NEZHA, ShawRelative
-from keras_posenc.encodings.remapped import STRING, DualChunk, SelfExtend
-from keras_posenc.encodings.rerope import ReRoPE
+from keras_posenc.encodings.remapped import STRING, DualChunk, ReRoPE, SelfExtend
 from keras_posenc.encodings.rotary import RotaryEmbedding
 from keras_posenc.encodings.scale import LogN, ScalableSoftmax, Temperature
 from keras_posenc.encodings.separable import ALiBi, RotaryBias, Sandwich

@@ -12,6 +12,7 @@ from keras import ops
 from keras_posenc.arguments.aliases import check_arguments
 from keras_posenc.arguments.hints import Tensor
 from keras_posenc.backend.head_groups import repeated_heads
+from keras_posenc.keras_support.configured import Configured
 from keras_posenc.maps.grid import Grid
 
 # Keywords that every layer of Keras takes.
@@ -54,7 +55,7 @@ class Execution:
     exact_logits: bool = False
 
 
-class Encoding(keras.layers.Layer):
+class Encoding(Configured, keras.layers.Layer):
     """Base class of position encodings: a subclass overrides only the hooks it needs.
 
     `PositionalAttention` calls the hooks of its encodings at fixed points:
@@ -351,7 +352,9 @@ class Encoding(keras.layers.Layer):
 
     def get_config(self):
         config = super().get_config()
-        return {**config, "shared": self.shared} if self.overrides("table_arguments") else config
+        if not self.overrides("table_arguments"):
+            del config["shared"]
+        return config
 
     def widen(self, q: Tensor, k: Tensor, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
         """Widens q and k so that the logits gain the inner product of `rows` and `columns`.

@@ -93,9 +93,6 @@ class KERPLE(Encoding):
         apart = distance > 0
         return -a * ops.where(apart, ops.power(ops.where(apart, distance, 1.0), p), 0.0)
 
-    def get_config(self):
-        return {**super().get_config(), "kind": self.kind, "power": self.power}
-
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class T5Bias(Encoding):
@@ -195,15 +192,6 @@ class T5Bias(Encoding):
 
         return map_of_distances(of_distance, grid)
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "num_buckets": self.num_buckets,
-            "max_distance": self.max_distance,
-            "bidirectional": self.bidirectional,
-            "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
-        }
-
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class FIRE(Encoding):
@@ -283,14 +271,6 @@ class FIRE(Encoding):
         # tf2onnx makes a faulty reshape of a transpose of four axes.
         biases = ops.reshape(ops.transpose(biases), (self.num_heads, batch, -1))
         return ops.reshape(ops.swapaxes(biases, 0, 1), (batch, self.num_heads, *cells))
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "scale": self.scale,
-            "length": self.length,
-        }
 
 
 def t5_buckets(size, max_distance):

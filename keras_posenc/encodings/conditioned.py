@@ -107,13 +107,3 @@ class ContentBias(Encoding):
         index, count = distance - self.first, self.profiles.shape[-1]
         known = ops.logical_and(index >= 0, index < count)
         return ops.where(known, index, count)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "max_distance": self.max_distance,
-            "size": self.size,
-            "bidirectional": self.bidirectional,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-            "profile_initializer": keras.initializers.serialize(self.profile_initializer),
-        }

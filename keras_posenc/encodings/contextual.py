@@ -205,12 +205,5 @@ class ContextualPositionEmbedding(Encoding):
         return ops.where(distance >= 0, before, -after)
 
     def get_config(self):
-        config = {
-            **super().get_config(),
-            "npos_max": self.npos_max,
-            "gate": self.gate,
-            "scaling": self.scaling,
-            "bidirectional": self.bidirectional,
-        }
         parts = [self.gate_dense] if hasattr(self, "gate_dense") else []
-        return with_quantized_parts(config, self, parts)
+        return with_quantized_parts(super().get_config(), self, parts)

@@ -91,12 +91,7 @@ class DAPE(Encoding):
         return logits + bias + _mixed(v, hidden)
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "bias": self.bias_kind,
-            "bias_arguments": self.bias_arguments,
-            "units": self.units,
-        }
+        return {**super().get_config(), "bias": self.bias_kind}
 
 
 def _mixed(weights, x):

@@ -216,13 +216,3 @@ class DeBERTaRelative(Encoding):
             return map_of_diagonals(backend.product(k, rows, PRODUCT))
 
         return of_queries, of_keys
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "max_distance": self.max_distance,
-            "buckets": self.buckets,
-            "terms": list(self.terms),
-            "released": self.released,
-            "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
-        }

@@ -128,14 +128,6 @@ class ForgetGate(Encoding):
             logs = logs * ops.cast(grid.key_mask, "float32")[..., None, None]
         return ops.cumsum(logs, axis=1)
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "initial_bias": self.initial_bias,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-            "bidirectional": self.bidirectional,
-        }
-
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class SelectiveAttention(Encoding):

@@ -83,12 +83,3 @@ class LogCPB(Encoding):
         hidden = ops.relu(x[..., None] * w + u)
         biases = ops.moveaxis(ops.matmul(hidden, v), -1, 1)
         return biases if self.bound is None else self.bound * ops.sigmoid(biases)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "train_length": self.train_length,
-            "scale": self.scale,
-            "bound": self.bound,
-        }

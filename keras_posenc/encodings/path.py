@@ -166,14 +166,6 @@ class PaTH(Encoding):
         bias = ops.reshape(ops.swapaxes(bias, 2, 3), (batch, heads, num_rows, count * width))
         return backend.apart(slice_axis(bias, -1, 0, num_columns) / math.sqrt(size))
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "rank": self.rank,
-            "kernel_size": self.kernel_size,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-        }
-
 
 def _ordered(grid):
     """The grid with the causal order, if the rows and columns are the same tokens, in it."""

@@ -83,10 +83,3 @@ class PoPE(Encoding):
         return ops.cast(
             ops.concatenate([length * ops.cos(angle), length * ops.sin(angle)], axis=-1), x.dtype
         )
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "base": self.base,
-            "phase_initializer": keras.initializers.serialize(self.phase_initializer),
-        }

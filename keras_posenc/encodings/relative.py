@@ -89,13 +89,6 @@ class _ClippedTable(Encoding):
         ends = ops.stack([rows[0], rows[-1]])
         return ops.einsum("bqhc,cd->bqhd", sums, rows) + ops.einsum("bhqc,cd->bqhd", outside, ends)
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "max_distance": self.max_distance,
-            "values": self.values,
-        }
-
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class ShawRelative(_ClippedTable):
@@ -167,13 +160,6 @@ class ShawRelative(_ClippedTable):
             )
         return self.value_table
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "value_dim": self.value_dim,
-            "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
-        }
-
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class NEZHA(_ClippedTable):
@@ -222,6 +208,3 @@ class NEZHA(_ClippedTable):
         pairs = np.stack([np.sin(angles), np.cos(angles)], axis=-1)
         # An odd size ends with a sine.
         return pairs.reshape(len(positions), -1)[:, :size].astype("float32")
-
-    def get_config(self):
-        return {**super().get_config(), "released": self.released}

@@ -12,13 +12,14 @@ from keras_posenc.arguments import checks
 from keras_posenc.arguments.hints import Initializer
 from keras_posenc.backend.shared_pass import shared
 from keras_posenc.encodings.base import Encoding
-from keras_posenc.encodings.ladder import BY_LENGTH, Ladder
-from keras_posenc.encodings.rope_scaling import arguments_in, read_scaling
-from keras_posenc.encodings.rotary_arguments import (
+from keras_posenc.encodings.ladder import (
+    BY_LENGTH,
+    Ladder,
     checked_sections,
     checked_size,
     one_of,
 )
+from keras_posenc.encodings.rope_scaling import arguments_in, read_scaling
 from keras_posenc.maps.grid import Grid
 from keras_posenc.positions import consecutive
 from keras_posenc.positions.angles import angles
@@ -317,21 +318,7 @@ class RotaryEmbedding(Encoding):
         return inputs_shape
 
     def get_config(self):
-        initializer = self.bias_initializer
-        if initializer != "sandwich":
-            initializer = keras.initializers.serialize(initializer)
-        return {
-            **super().get_config(),
-            "layout": self.layout,
-            "base": self.base,
-            "rotary_dim": self.rotary_dim,
-            "use_bias": self.use_bias,
-            "bias_initializer": initializer,
-            "scaling": self.scaling and _plain(self.scaling),
-            "sections": self.sections and list(self.sections),
-            "section_order": self.section_order,
-            "learned": self.learned,
-        }
+        return {**super().get_config(), "scaling": self.scaling and _plain(self.scaling)}
 
 
 def _ids(positions, heads):

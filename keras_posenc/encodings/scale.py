@@ -91,14 +91,6 @@ class LogN(_QueryFactor):
         factor = 1 + log / math.log(self.train_length)
         return ops.maximum(factor, 1) if self.clipped else factor
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "train_length": self.train_length,
-            "clipped": self.clipped,
-            "variant": self.variant,
-        }
-
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class ScalableSoftmax(_QueryFactor):
@@ -147,13 +139,6 @@ class ScalableSoftmax(_QueryFactor):
     def factor(self, grid):
         factor = _per_head(self.scale) * ops.log(ops.maximum(grid.visible(), 1))
         return factor + _per_head(self.bias_by_head) if self.use_bias else factor
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "train_length": self.train_length,
-            "use_bias": self.use_bias,
-        }
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -240,10 +225,6 @@ class Temperature(_QueryFactor):
         grid.check_one_axis()
         position = ops.cast(grid.query_positions, "float32")[:, None]
         return 1 + self.slope * ops.log(ops.floor((position + self.offset) / self.value) + 1)
-
-    def get_config(self):
-        config = {"kind": self.kind, "value": self.value}
-        return {**super().get_config(), **config, "slope": self.slope, "offset": self.offset}
 
 
 def _per_head(weight):

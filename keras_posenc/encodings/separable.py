@@ -127,9 +127,6 @@ class ALiBi(Encoding):
         length = left * ops.relu(distance) + right * ops.relu(-distance)
         return -self._slopes()[:, None, None] * length
 
-    def get_config(self):
-        return {**super().get_config(), "direction": self.direction, "learned": self.learned}
-
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class Sandwich(Encoding):
@@ -186,9 +183,6 @@ class Sandwich(Encoding):
         # Subtracting S / 2 cancels in the softmax, and keeps the logits small for bfloat16.
         rows = _side_by_side(ratios * rows, -self.size / 2 * ratios)
         return self.widen(q, k, rows, _side_by_side(columns, ops.ones((1, 1), "float32")))
-
-    def get_config(self):
-        return {**super().get_config(), "size": self.size, "base": self.base}
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -277,17 +271,6 @@ class RotaryBias(Encoding):
         """q and k widened by R_i a_h and R_j b_h to (B, T, H, D + S)."""
         rows, columns = _waves(grid, self.a.shape[-1], self.base)
         return self.widen(q, k, _turned(self.a, rows), _turned(self.b, columns))
-
-    def get_config(self):
-        initializer = self.initializer
-        if initializer != "sandwich":
-            initializer = keras.initializers.serialize(initializer)
-        return {
-            **super().get_config(),
-            "size": self.size,
-            "base": self.base,
-            "initializer": initializer,
-        }
 
 
 def alibi_slopes(num_heads):

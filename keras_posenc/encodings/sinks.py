@@ -52,7 +52,3 @@ class SinkLogits(Encoding):
     def sink(self):
         """s, (H,)."""
         return self.logits
-
-    def get_config(self):
-        initializer = keras.initializers.serialize(self.initializer)
-        return {**super().get_config(), "initializer": initializer}

@@ -149,11 +149,3 @@ class TransformerXLRelative(Encoding):
         """(..., 1, S / 2) float32, twice: sines and cosines of the positions."""
         by = angles(ops.cast(positions, "float32")[..., None, None], self.turns)
         return ops.sin(by), ops.cos(by)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "size": self.size,
-            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-        }

@@ -52,11 +52,3 @@ class Window(Encoding):
                 "into different layers."
             )
         return grid.replace(window=self.window, sinks=self.sinks, global_tokens=self.global_tokens)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "window": self.window,
-            "sinks": self.sinks,
-            "global_tokens": self.global_tokens,
-        }

@@ -110,6 +110,3 @@ class XPos(RotaryEmbedding):
         self._check_span(grid.query_positions)
         pairs = zip(self.heads(*heads, grid), self.decay(grid), strict=True)
         return tuple(ops.cast(times_features(*pair), self.compute_dtype) for pair in pairs)
-
-    def get_config(self):
-        return {**super().get_config(), "scale_base": self.scale_base, "gamma": self.gamma}

@@ -8,11 +8,12 @@ from keras import ops
 from keras_posenc import backend
 from keras_posenc.arguments import checks
 from keras_posenc.arguments.hints import Initializer
+from keras_posenc.keras_support.configured import Configured
 from keras_posenc.keras_support.nested_layers import initializer_of_part
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
-class MixtureOfExperts(keras.layers.Layer):
+class MixtureOfExperts(Configured, keras.layers.Layer):
     """Feed-forward layers of which each token uses the few that a router chooses.
 
         y = sum of softmax(r_e) FF_e(x) over the k experts e with the largest r = W_r x + b_r
@@ -128,18 +129,6 @@ class MixtureOfExperts(keras.layers.Layer):
 
     def compute_output_spec(self, inputs):
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "num_experts": self.num_experts,
-            "experts_per_token": self.experts_per_token,
-            "slope": self.slope,
-            "offset": self.offset,
-            "limit": self.limit,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-        }
 
 
 @dataclasses.dataclass(frozen=True)

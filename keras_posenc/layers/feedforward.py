@@ -3,6 +3,7 @@
 import keras
 
 from keras_posenc.arguments import checks
+from keras_posenc.keras_support.configured import Configured
 from keras_posenc.keras_support.nested_layers import (
     applied,
     built,
@@ -13,7 +14,7 @@ from keras_posenc.keras_support.nested_layers import (
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
-class FeedForward(keras.layers.Layer):
+class FeedForward(Configured, keras.layers.Layer):
     """The feed-forward sublayer: plain with one activation, a gated linear unit with several.
 
     y = W_o (f_1(W_1 x) f_2(W_2 x) ...) `units`: int. Inner size. `activation`: an activation, or a
@@ -80,11 +81,6 @@ class FeedForward(keras.layers.Layer):
         return input_shape
 
     def get_config(self):
-        config = {
-            **super().get_config(),
-            "units": self.units,
-            "activation": [keras.activations.serialize(a) for a in self.activation],
-            "use_bias": self.use_bias,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-        }
+        activation = [keras.activations.serialize(a) for a in self.activation]
+        config = {**super().get_config(), "activation": activation}
         return with_quantized_parts(config, self, [*self.inner, self.outer] if self.built else [])

@@ -6,11 +6,12 @@ from keras import ops
 from keras_posenc import backend
 from keras_posenc.arguments import checks
 from keras_posenc.arguments.hints import Activation, Initializer
+from keras_posenc.keras_support.configured import Configured
 from keras_posenc.keras_support.nested_layers import built, policy_of_part, with_quantized_parts
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
-class ConditionalLayerNormalization(keras.layers.Layer):
+class ConditionalLayerNormalization(Configured, keras.layers.Layer):
     """Layer normalization with a scale and shift that depend on a condition c of each sequence.
 
         y = (gamma + W_g h(c)) (x - mean) / sqrt(var + epsilon) + beta + W_b h(c).
@@ -98,19 +99,14 @@ class ConditionalLayerNormalization(keras.layers.Layer):
         return inputs_shape
 
     def get_config(self):
-        config = {
-            **super().get_config(),
-            "epsilon": self.epsilon,
-            "hidden_size": self.hidden_size,
-            "hidden_act": keras.activations.serialize(self.hidden_act),
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-        }
+        activation = keras.activations.serialize(self.hidden_act)
+        config = {**super().get_config(), "hidden_act": activation}
         parts = [self.hidden_dense, self.beta_dense, self.gamma_dense] if self.built else []
         return with_quantized_parts(config, self, [part for part in parts if part is not None])
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
-class RMSNormalization(keras.layers.Layer):
+class RMSNormalization(Configured, keras.layers.Layer):
     """Root mean square normalization: the scale of each vector is removed, its mean is kept.
 
         y = x / sqrt(mean(x^2) + epsilon) (offset + gamma)
@@ -158,14 +154,6 @@ class RMSNormalization(keras.layers.Layer):
 
     def compute_output_shape(self, inputs_shape):
         return inputs_shape
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "epsilon": self.epsilon,
-            "scale": self.scale,
-            "offset": self.offset,
-        }
 
 
 # The name in a `Config` -> the layer, and its arguments beside `epsilon`.

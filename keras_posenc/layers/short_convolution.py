@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_posenc.arguments import checks
 from keras_posenc.arguments.hints import Initializer
+from keras_posenc.keras_support.configured import Configured
 from keras_posenc.keras_support.nested_layers import (
     applied,
     built,
@@ -15,7 +16,7 @@ from keras_posenc.keras_support.nested_layers import (
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
-class ShortConvolution(keras.layers.Layer):
+class ShortConvolution(Configured, keras.layers.Layer):
     """A causal convolution of each feature, between two gates.
 
         y_t = W_o (c_t * sum over k < K of w_k * (b * x)_{t - k}), with (b, c, x) = W_i inputs
@@ -78,9 +79,6 @@ class ShortConvolution(keras.layers.Layer):
         return input_shape
 
     def get_config(self):
-        config = {
-            **super().get_config(),
-            "kernel_size": self.kernel_size,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-        }
-        return with_quantized_parts(config, self, [self.gates, self.outer] if self.built else [])
+        return with_quantized_parts(
+            super().get_config(), self, [self.gates, self.outer] if self.built else []
+        )

@@ -6,6 +6,7 @@ from keras import ops
 
 from keras_posenc import backend
 from keras_posenc.backend.keras_names import uncast
+from keras_posenc.keras_support.configured import Configured
 
 REMEDY = (
     "Encode texts with the tokenizer of this model; a table lacks the tokens that were added to a "
@@ -184,7 +185,7 @@ MASKED_IN_TRAINING = 0.12
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
-class MaskTokenDropout(keras.layers.Layer):
+class MaskTokenDropout(Configured, keras.layers.Layer):
     """Zeroes the features of mask tokens, and scales the others by how many there are.
 
     The features x of the other tokens become x (1 - 0.12) / (1 - m), where m is the fraction of
@@ -229,10 +230,6 @@ class MaskTokenDropout(keras.layers.Layer):
 
     def compute_mask(self, inputs, mask=None):
         return None if mask is None else mask[0]
-
-    def get_config(self):
-        ids = {"mask_token_id": self.mask_token_id, "pad_token_id": self.pad_token_id}
-        return {**super().get_config(), **ids}
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")

@@ -4,11 +4,12 @@ import keras
 from keras import ops
 
 from keras_posenc.arguments import checks
+from keras_posenc.keras_support.configured import Configured
 from keras_posenc.losses.similarity import unit
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
-class Matryoshka(keras.losses.Loss):
+class Matryoshka(Configured, keras.losses.Loss):
     """Trains the first numbers of vectors to be good vectors by themselves.
 
         loss = sum over the dimensions d of w_d loss_d.
@@ -78,10 +79,6 @@ class Matryoshka(keras.losses.Loss):
             for dimension, weight in zip(self.dimensions, self.weights, strict=True)
         ]
         return sum(losses[1:], losses[0])
-
-    def get_config(self):
-        config = {"dimensions": self.dimensions, "weights": self.weights}
-        return {**super().get_config(), "loss": keras.losses.serialize(self.loss), **config}
 
     @classmethod
     def from_config(cls, config):

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_posenc.backend.weighing import CLOSED
+from keras_posenc.keras_support.configured import Configured
 from keras_posenc.layers.structured.label_range import check_labels, mark_missing_labels
 
 AXES = (-1, (-2, -1))
@@ -11,7 +12,7 @@ REMEDY = "Negative ones are padding."
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
-class MultilabelCategoricalCrossentropy(keras.losses.Loss):
+class MultilabelCategoricalCrossentropy(Configured, keras.losses.Loss):
     """Cross-entropy of scores where several classes are right, or none.
 
         loss = log(1 + sum over wrong classes exp(s)) + log(1 + sum over right classes exp(-s)).
@@ -70,9 +71,6 @@ class MultilabelCategoricalCrossentropy(keras.losses.Loss):
         sums = [ops.logsumexp(each, axis=self.axis) for each in (wrong, right)]
         return ops.softplus(sums[0]) + ops.softplus(sums[1])
 
-    def get_config(self):
-        return {**super().get_config(), "axis": self.axis}
-
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class SparseMultilabelCategoricalCrossentropy(MultilabelCategoricalCrossentropy):
@@ -121,7 +119,7 @@ class SparseMultilabelCategoricalCrossentropy(MultilabelCategoricalCrossentropy)
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
-class SpanF1(keras.metrics.Metric):
+class SpanF1(Configured, keras.metrics.Metric):
     """Precision and recall of the spans that a `GlobalPointer` finds, as F1 over all texts.
 
     F1 = 2 both / (predicted + right), counted over all texts and kinds; a span is predicted
@@ -179,9 +177,6 @@ class SpanF1(keras.metrics.Metric):
         """2 both / (predicted + right); 0 where there are no spans at all."""
         spans = self.predicted + self.right
         return ops.divide_no_nan(2 * self.both, spans)
-
-    def get_config(self):
-        return {**super().get_config(), "sparse": self.sparse, "threshold": self.threshold}
 
 
 def from_list(labels, scores, axes):

@@ -4,11 +4,12 @@ import keras
 from keras import ops
 
 from keras_posenc.arguments import checks
+from keras_posenc.keras_support.configured import Configured
 from keras_posenc.losses.similarity import batch_cosines, unit
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
-class PassageRanking(keras.losses.Loss):
+class PassageRanking(Configured, keras.losses.Loss):
     """Negatives are other passages of the same document, and passages of the rest of the batch.
 
         loss_i = w CE(s cos(q_i, [p_i, N_i])) + (1 - w) CE(s cos(q_i, [p_i and all other p_j]))
@@ -66,7 +67,3 @@ class PassageRanking(keras.losses.Loss):
 
     def _entropy(self, right, cosines):
         return ops.sparse_categorical_crossentropy(right, self.scale * cosines, from_logits=True)
-
-    def get_config(self):
-        settings = {"scale": self.scale, "document_weight": self.document_weight}
-        return {**super().get_config(), **settings}

@@ -3,9 +3,93 @@
 import keras
 from keras import ops
 
+from keras_posenc import backend
 from keras_posenc.arguments import checks
-from keras_posenc.losses.late_scores import scores_of_all, scores_of_each
+from keras_posenc.keras_support.configured import Configured
 from keras_posenc.losses.similarity import whole_batch
+
+# Of the products of a block. Its gradient takes a few times as many.
+BLOCK_BYTES = 8 * 2**20
+CLOSED = -1e9
+
+
+def scores_of_all(queries, documents):
+    """Scores (B, N) of each query with each document.
+
+    `queries`: (B, Tq, D + 1), vectors, and 1 for those that are scored, 0 for others. `documents`:
+    (N, T, D + 1), likewise.
+    """
+
+    def of_these(tensors):
+        return _in_blocks(*tensors, "tbd,nsd->tbns")
+
+    if backend.batch_shards(queries) == 1:
+        return of_these([queries, documents])
+    # Each device compares its queries with the documents of all devices.
+    return backend.over_batch(of_these, [queries, documents], [True, False])
+
+
+def scores_of_each(queries, documents):
+    """Scores (B, N) of query (B, Tq, D + 1) i with its own documents (B, N, T, D + 1)."""
+    return _in_blocks(queries, documents, "tbd,bnsd->tbns")
+
+
+def _in_blocks(queries, documents, equation):
+    """The scores (B, N) by blocks of tokens of queries; of few queries, where each has its own
+    documents, of all queries else."""
+    apart = len(documents.shape) == 3
+    batch, length, width = (*ops.shape(queries)[:2], queries.shape[2])
+    count, size = ops.shape(documents)[-3:-1]
+    tokens, texts = _sizes(batch, length, count * size, apart)
+    rows = _filled(_filled(queries, 0, texts), 1, tokens)
+    groups, steps = ops.shape(rows)[0] // texts, ops.shape(rows)[1] // tokens
+    rows = ops.reshape(rows, (groups, texts, steps, tokens, width))
+    rows = ops.reshape(ops.transpose(rows, (2, 0, 3, 1, 4)), (-1, tokens, texts, width))
+
+    def of_block(parts, whole, carry, output=None, number=0):
+        (rows,), (vectors, scored) = parts, whole
+        closed = scored <= 0
+        is_query = rows[..., -1:] > 0
+
+        def largest():
+            products = ops.einsum(equation, rows[..., :-1], vectors)
+            best = ops.max(ops.where(closed, CLOSED, products), axis=-1)
+            return ops.sum(ops.where(is_query, best, 0.0), axis=0)
+
+        def nothing():
+            return ops.zeros((texts, count), "float32")
+
+        # Queries are mostly short, and padded to the length of the documents.
+        unscored = ops.logical_not(ops.any(is_query))
+        return backend.choose(unscored, nothing, largest), carry
+
+    whole = [documents[..., :-1], documents[..., -1]]
+    shape = tuple(n if isinstance(n, int) else None for n in (texts, count))
+    found = backend.map_blocks(of_block, [rows], whole, [], shape, "float32")
+    found = ops.sum(ops.reshape(found, (steps, groups * texts, count)), axis=0)
+    return found[:batch]
+
+
+def _sizes(batch, length, columns, apart):
+    """Numbers of tokens and of queries in a block."""
+    if all(isinstance(n, int) for n in (batch, length, columns)):
+        rows = max(1, BLOCK_BYTES // (4 * max(1, columns)))
+        texts = max(1, min(batch, rows)) if apart else batch
+        return max(1, min(length, rows // texts)), texts
+    rows = BLOCK_BYTES // (4 * ops.maximum(1, ops.cast(columns, "int64")))
+    rows = ops.cast(ops.maximum(1, rows), "int32")
+    texts = ops.maximum(1, ops.minimum(batch, rows)) if apart else batch
+    return ops.maximum(1, ops.minimum(length, rows // texts)), texts
+
+
+def _filled(x, axis, size):
+    """x with zeros up to a multiple of `size` along one of its first two axes."""
+    missing = -ops.shape(x)[axis] % size
+    if isinstance(missing, int) and not missing:
+        return x
+    sides = [(0, 0)] * 3
+    sides[axis] = (0, missing)
+    return ops.pad(x, sides)
 
 
 def _scores(y_pred):
@@ -34,7 +118,7 @@ def _check(y_true, scores, sizes):
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
-class MarginMSE(keras.losses.Loss):
+class MarginMSE(Configured, keras.losses.Loss):
     """The squared error of the margins between the first document and the others.
 
         loss = mean over j > 1 of (c (s_1 - s_j) - (t_1 - t_j))^2.
@@ -79,12 +163,9 @@ class MarginMSE(keras.losses.Loss):
             y_true = y_true[:, :1] - y_true[:, 1:]
         return ops.mean(ops.square(scores[:, :1] - scores[:, 1:] - y_true), axis=-1)
 
-    def get_config(self):
-        return {**super().get_config(), "scale": self.scale}
-
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
-class ListwiseKL(keras.losses.Loss):
+class ListwiseKL(Configured, keras.losses.Loss):
     """The Kullback-Leibler divergence of the scores' distribution from that of the targets.
 
         loss = T^2 sum_j p_j log(p_j / q_j).
@@ -139,12 +220,9 @@ class ListwiseKL(keras.losses.Loss):
         divergence = ops.sum(ops.exp(wanted) * (wanted - given), axis=-1)
         return self.temperature**2 * divergence
 
-    def get_config(self):
-        return {**super().get_config(), "temperature": self.temperature, "scale": self.scale}
-
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
-class MaxSimRanking(keras.losses.Loss):
+class MaxSimRanking(Configured, keras.losses.Loss):
     """Late interaction with every other document of the batch as a negative.
 
         loss_i = -log(exp(s f(q_i, d_i)) / sum_j exp(s f(q_i, d_j))).
@@ -191,6 +269,3 @@ class MaxSimRanking(keras.losses.Loss):
         scores = scores_of_all(queries, documents)
         logits = ops.where(allowed, self.scale * scores, -1e9)
         return ops.sparse_categorical_crossentropy(places, logits, from_logits=True)
-
-    def get_config(self):
-        return {**super().get_config(), "scale": self.scale}

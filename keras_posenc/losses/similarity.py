@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_posenc import backend
 from keras_posenc.arguments import checks
+from keras_posenc.keras_support.configured import Configured
 
 TIE = 1e-6  # difference of cosines that rounding explains
 
@@ -76,7 +77,7 @@ def batch_cosines(y_true, y_pred):
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
-class MultipleNegativesRanking(keras.losses.Loss):
+class MultipleNegativesRanking(Configured, keras.losses.Loss):
     """Every other text of the batch is a negative: cross-entropy of scaled cosines.
 
         loss_i = -log(exp(s cos(a_i, p_i)) / sum_j exp(s cos(a_i, c_j))).
@@ -127,9 +128,6 @@ class MultipleNegativesRanking(keras.losses.Loss):
         cosines, places = batch_cosines(y_true, y_pred)
         return ops.sparse_categorical_crossentropy(places, self.scale * cosines, from_logits=True)
 
-    def get_config(self):
-        return {**super().get_config(), "scale": self.scale}
-
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class CosineRegression(keras.losses.Loss):
@@ -167,7 +165,7 @@ class CosineRegression(keras.losses.Loss):
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
-class CoSENT(keras.losses.Loss):
+class CoSENT(Configured, keras.losses.Loss):
     """The order of pairs by their scores: a pair with a larger score has a larger cosine.
 
         loss = log(1 + sum over y_i > y_j of exp(s (cos_j - cos_i))).
@@ -215,9 +213,6 @@ class CoSENT(keras.losses.Loss):
         # The 0 stands for the 1 in the logarithm.
         loss = ops.logsumexp(ops.concatenate([ops.zeros((1,)), gaps]), axis=0)
         return ops.broadcast_to(loss, ops.shape(y_pred)[:1])
-
-    def get_config(self):
-        return {**super().get_config(), "scale": self.scale}
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")

@@ -4,10 +4,11 @@ import keras
 from keras import ops
 
 from keras_posenc.arguments import checks
+from keras_posenc.keras_support.configured import Configured
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
-class SmoothedSparseCategoricalCrossentropy(keras.losses.SparseCategoricalCrossentropy):
+class SmoothedSparseCategoricalCrossentropy(Configured, keras.losses.SparseCategoricalCrossentropy):
     """Sparse categorical cross-entropy with label smoothing.
 
         loss = -(1 - s) log p_y - s / V sum_k log p_k.
@@ -84,9 +85,6 @@ class SmoothedSparseCategoricalCrossentropy(keras.losses.SparseCategoricalCrosse
         # As in Keras' loss: probabilities are clipped away from 0 and 1.
         epsilon = keras.config.epsilon()
         return -ops.mean(ops.log(ops.clip(y_pred, epsilon, 1 - epsilon)), axis=-1)
-
-    def get_config(self):
-        return {**super().get_config(), "label_smoothing": self.label_smoothing}
 
 
 class Counted(keras.layers.Layer):

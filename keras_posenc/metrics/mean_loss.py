@@ -5,10 +5,11 @@ from keras import ops
 
 from keras_posenc import backend
 from keras_posenc.files.untrusted import quote
+from keras_posenc.keras_support.configured import Configured
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
-class MeanLoss(keras.metrics.Metric):
+class MeanLoss(Configured, keras.metrics.Metric):
     """The mean of a loss over all that counts, in the place of the loss that `fit` shows.
 
     loss = (sum of w l) / (sum of w). The sums are over all batches of an epoch, with the weights w
@@ -67,9 +68,6 @@ class MeanLoss(keras.metrics.Metric):
         # Keras shows the mean of the replicas' results, but their weights may differ.
         sums = (backend.sum_over_replicas(each.value) for each in (self.total, self.count))
         return ops.divide_no_nan(*sums)
-
-    def get_config(self):
-        return {**super().get_config(), "loss": keras.losses.serialize(self.loss)}
 
     @classmethod
     def from_config(cls, config):

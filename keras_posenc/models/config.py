@@ -11,8 +11,7 @@ from keras_posenc.layers.block import NORM_PLACES
 from keras_posenc.layers.norm import NORMS
 from keras_posenc.maps.attention_dropout import ATTENTION_DROPOUT
 from keras_posenc.models.families import FAMILIES
-from keras_posenc.models.families.direction import write_direction
-from keras_posenc.models.families.family import ALIASES
+from keras_posenc.models.families.family import ALIASES, write_direction
 from keras_posenc.models.families.keys import SPECIAL_TOKENS
 from keras_posenc.models.families.task_heads import saved_head
 from keras_posenc.models.label_names import read_label_names

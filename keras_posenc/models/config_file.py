@@ -14,8 +14,7 @@ from keras_posenc.folders.keras_hub import is_preset
 from keras_posenc.layers import activations
 from keras_posenc.models.config import CHOICES, FIELDS, FLAGS, WITH_ENCODINGS, Config, plain
 from keras_posenc.models.families import FAMILIES, choose_family
-from keras_posenc.models.families.direction import BIDIRECTIONAL, read_direction
-from keras_posenc.models.families.family import ALIASES, nearest
+from keras_posenc.models.families.family import ALIASES, BIDIRECTIONAL, nearest, read_direction
 from keras_posenc.models.families.keys import (
     IRRELEVANT,
     READ_BY_ALL,

@@ -11,9 +11,8 @@ import operator
 import keras
 
 from keras_posenc import backend
-from keras_posenc.attention.last_query import attend_last
 from keras_posenc.attention.layer import PositionalAttention
-from keras_posenc.attention.whole_text import attend_whole
+from keras_posenc.attention.shortcuts import attend_last, attend_whole
 from keras_posenc.backend.keras_names import (
     mask_of,
     nodes_by_depth,

@@ -10,6 +10,7 @@ from keras_posenc.checkpoints.reader import with_lora
 from keras_posenc.files.untrusted import quote
 from keras_posenc.folders.folder import Folder
 from keras_posenc.models.arguments import (
+    Options,
     check_caches,
     check_packed,
     check_position_ids,
@@ -23,11 +24,10 @@ from keras_posenc.models.arguments import (
     with_vocabulary,
 )
 from keras_posenc.models.config_file import read_config
-from keras_posenc.models.config_size import check_size, fit_labels
+from keras_posenc.models.config_layers import check_size, fit_labels
 from keras_posenc.models.extension import former_arguments
 from keras_posenc.models.families import FAMILIES
 from keras_posenc.models.layer_encodings import check_encodings, choose_encodings
-from keras_posenc.models.options import Options
 from keras_posenc.models.transformer import Transformer
 
 APPLICATIONS = ("encoder", "lm", "unilm")

@@ -4,12 +4,13 @@ import keras
 from keras import ops
 
 from keras_posenc.arguments import checks
+from keras_posenc.keras_support.configured import Configured
 
 POOLINGS = ("mean", "cls", "max", "last", "weighted_mean", "sqrt_mean")
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
-class MaskedPooling(keras.layers.Layer):
+class MaskedPooling(Configured, keras.layers.Layer):
     """Pools the features of a sequence to one vector, ignoring padding.
 
     Args:
@@ -67,12 +68,9 @@ class MaskedPooling(keras.layers.Layer):
     def compute_output_shape(self, inputs_shape):
         return (inputs_shape[0], inputs_shape[2])
 
-    def get_config(self):
-        return {**super().get_config(), "pooling": self.pooling}
-
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
-class LeadingDimensions(keras.layers.Layer):
+class LeadingDimensions(Configured, keras.layers.Layer):
     """Keeps the first numbers of each vector, as Matryoshka embeddings are cut.
 
     `dimension`: int. How many numbers to keep. Returns (..., dimension).
@@ -98,6 +96,3 @@ class LeadingDimensions(keras.layers.Layer):
 
     def compute_output_shape(self, inputs_shape):
         return (*inputs_shape[:-1], self.dimension)
-
-    def get_config(self):
-        return {**super().get_config(), "dimension": self.dimension}

@@ -3,12 +3,12 @@
 Ids are int32 (float32 where a strategy is continuous), with every dtype policy.
 """
 
-from keras_posenc.positions.padded import PaddedPositionIds
 from keras_posenc.positions.position_range import check_length, check_positions, consecutive
 from keras_posenc.positions.random import RandomPositionIds
 from keras_posenc.positions.structured import (
     AbacusPositionIds,
     CoupledPositionIds,
+    PaddedPositionIds,
     SegmentPositionIds,
 )
 

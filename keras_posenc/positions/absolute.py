@@ -5,12 +5,13 @@ from keras import ops
 
 from keras_posenc import backend
 from keras_posenc.arguments import checks
+from keras_posenc.keras_support.configured import Configured
 from keras_posenc.positions.position_range import consecutive, mark_missing
 
 MERGE_MODES = ("add", "mul", "zero", "concat")
 
 
-class AbsolutePositionEmbedding(keras.layers.Layer):
+class AbsolutePositionEmbedding(Configured, keras.layers.Layer):
     """Computes position ids and merges the embedding of each position with the features.
 
     Subclasses define the embeddings in `rows(ids)`.
@@ -141,10 +142,3 @@ class AbsolutePositionEmbedding(keras.layers.Layer):
     def compute_mask(self, inputs, mask=None):
         mask = mask[0] if isinstance(mask, (list, tuple)) else mask
         return None if self.merge_mode == "zero" else mask
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "output_dim": self.output_dim,
-            "merge_mode": self.merge_mode,
-        }

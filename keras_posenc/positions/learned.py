@@ -90,10 +90,3 @@ class LearnedPositionEmbedding(AbsolutePositionEmbedding):
             )
         # Before the cast to int32, which would wrap a large int64 into range.
         return check_positions(position_ids, self.max_position, self.remedy)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "input_dim": self.input_dim,
-            "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
-        }

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_posenc.arguments import checks
+from keras_posenc.keras_support.configured import Configured
 from keras_posenc.positions.position_range import check_length, check_positions, consecutive
 
 METHODS = ("sorted", "exponential", "beta", "pose", "offset")
@@ -15,7 +16,7 @@ INFERENCE = ("consecutive", "spread", "sampled")
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
-class RandomPositionIds(keras.layers.Layer):
+class RandomPositionIds(Configured, keras.layers.Layer):
     """Position ids sampled at random in training, so that longer texts have no untrained position.
 
     Let t = 0 .. n - 1 count the n tokens of a sequence that are not padding, and let L be
@@ -199,19 +200,6 @@ class RandomPositionIds(keras.layers.Layer):
 
     def compute_output_spec(self, inputs, mask=None, training=None):
         return keras.KerasTensor(inputs.shape[:2], dtype=self.compute_dtype)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "method": self.method,
-            "max_position": self.max_position,
-            "per": self.per,
-            "inference": self.inference,
-            "pad_token_id": self.pad_token_id,
-            "train_length": self.train_length,
-            "alpha": self.alpha,
-            "seed": self.seed,
-        }
 
 
 def _sorted_sample(uniform, index, count):

@@ -69,6 +69,3 @@ class SinusoidalPositionEmbedding(AbsolutePositionEmbedding):
 
     def _cast_ids(self, position_ids):
         return ops.cast(position_ids, "float32")
-
-    def get_config(self):
-        return {**super().get_config(), "base": self.base, "layout": self.layout}

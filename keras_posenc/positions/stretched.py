@@ -40,9 +40,6 @@ class _RepeatingPositionEmbedding(LearnedPositionEmbedding):
         reserved = ops.take(self.table, ops.minimum(position_ids, first), axis=0)
         return ops.where((position_ids < first)[..., None], reserved, rows)
 
-    def get_config(self):
-        return {**super().get_config(), "kept_rows": self.kept_rows}
-
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class HierarchicalPositionEmbedding(_RepeatingPositionEmbedding):
@@ -110,9 +107,6 @@ class HierarchicalPositionEmbedding(_RepeatingPositionEmbedding):
         coarse = ops.take(self.table, coarse, axis=0)
         return fine + self.alpha / (1 - self.alpha) * (coarse - self.table[self.kept_rows])
 
-    def get_config(self):
-        return {**super().get_config(), "alpha": self.alpha}
-
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class TiledPositionEmbedding(_RepeatingPositionEmbedding):
@@ -157,9 +151,6 @@ class _LongPositionEmbedding(LearnedPositionEmbedding):
         super().__init__(input_dim, output_dim, **kwargs)
         why = f"the table has {input_dim} rows"
         self.max_position = checks.whole("max_position", max_position, least=input_dim, why=why)
-
-    def get_config(self):
-        return {**super().get_config(), "max_position": self.max_position}
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")

@@ -6,9 +6,10 @@ import keras
 from keras import ops
 
 from keras_posenc.arguments import checks
+from keras_posenc.keras_support.configured import Configured
 
 
-class _DigitPositionIds(keras.layers.Layer):
+class _DigitPositionIds(Configured, keras.layers.Layer):
     """Ids of digits by their place in a number, shifted by a random offset in training."""
 
     def __init__(
@@ -38,14 +39,6 @@ class _DigitPositionIds(keras.layers.Layer):
 
     def compute_output_spec(self, token_ids, training=None):
         return keras.KerasTensor(token_ids.shape, dtype="int32")
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "digit_token_ids": list(self.digit_token_ids),
-            "max_offset": self.max_offset,
-            "seed": self.seed,
-        }
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -146,12 +139,9 @@ class CoupledPositionIds(_DigitPositionIds):
         place = ops.where(is_answer, index - before, after - index)
         return ops.where(digits, place, 0) + self._offset(token_ids, training)
 
-    def get_config(self):
-        return {**super().get_config(), "answer_token_id": self.answer_token_id}
-
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
-class SegmentPositionIds(keras.layers.Layer):
+class SegmentPositionIds(Configured, keras.layers.Layer):
     """BiPE, bilevel positions: the place of a token in its segment, and the index of the segment.
 
     A segment, such as a sentence, ends with a separator token. The first ids are for an absolute
@@ -224,14 +214,6 @@ class SegmentPositionIds(keras.layers.Layer):
     def compute_output_spec(self, token_ids):
         return tuple(keras.KerasTensor(token_ids.shape, dtype="int32") for _ in range(2))
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "separator_token_ids": list(self.separator_token_ids),
-            "max_position": self.max_position,
-            "pad_token_id": self.pad_token_id,
-        }
-
 
 def _token_ids(name, token_ids):
     """A tuple of token ids, at least one of them."""
@@ -276,3 +258,42 @@ def _sorted(index, marked):
 def _taken(places, count):
     """The `count`-th of the places, -1 for 0."""
     return ops.take_along_axis(places, count, axis=1)
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class PaddedPositionIds(Configured, keras.layers.Layer):
+    """Position ids that skip padding, so that padding on either side shifts no token.
+
+    id[t] = (number of tokens up to and including t that are not padding) - 1, and 0 on leading
+    padding. This is RoBERTa's numbering without its constant offset.
+
+    Args:
+        pad_token_id: int. The id of the padding token.
+
+    Call arguments:
+        token_ids: (B, T) integers.
+
+    Returns:
+        (B, T) int32.
+
+    Example:
+
+    >>> ids = PaddedPositionIds(pad_token_id=1)(np.array([[1, 1, 7, 8, 9]]))
+    >>> ops.convert_to_numpy(ids).tolist()
+    [[0, 0, 0, 1, 2]]
+
+    Reference: [RoBERTa](https://arxiv.org/abs/1907.11692), as numbered by fairseq.
+    """
+
+    def __init__(self, pad_token_id: int = 0, **kwargs):
+        kwargs.setdefault("dtype", "int32")
+        super().__init__(**kwargs)
+        self.pad_token_id = pad_token_id
+        self.built = True
+
+    def call(self, token_ids):
+        real = ops.cast(ops.not_equal(token_ids, self.pad_token_id), "int32")
+        return ops.maximum(ops.cumsum(real, axis=-1) - 1, 0)
+
+    def compute_output_spec(self, token_ids):
+        return keras.KerasTensor(token_ids.shape, dtype="int32")

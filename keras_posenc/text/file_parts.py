@@ -5,10 +5,9 @@ import pathlib
 
 from keras_posenc.files.untrusted import check_pointer
 from keras_posenc.text.decoding import FilePart, check_no_utf16, existing_text, not_utf8
-from keras_posenc.text.delimited import UnendedField, rows_with_ends
 from keras_posenc.text.files import READERS, jsonl_row
 from keras_posenc.text.parquet import parquet_parts
-from keras_posenc.text.tables import fields_in, named_rows
+from keras_posenc.text.tables import UnendedField, fields_in, named_rows, rows_with_ends
 
 STREAMED = (".jsonl", ".parquet", ".csv", ".tsv", ".txt")
 BLOCK = 4096  # lines of a .csv that are parsed together

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_posenc import Generator, PositionalAttention, build_transformer_model
 from keras_posenc.attention.key_values import Overwritten
-from keras_posenc.attention.last_query import attend_last
+from keras_posenc.attention.shortcuts import attend_last
 from keras_posenc.backend.shared_pass import shared, sharing
 from keras_posenc.encodings import rotary
 from keras_posenc.models import direct

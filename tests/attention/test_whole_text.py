@@ -9,7 +9,7 @@ import pytest
 from keras import ops
 
 from keras_posenc import PositionalAttention
-from keras_posenc.attention.whole_text import attend_whole
+from keras_posenc.attention.shortcuts import attend_whole
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "torch", reason="programs have no calls while they run"

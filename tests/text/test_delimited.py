@@ -7,7 +7,7 @@ import random
 import pytest
 
 from keras_posenc.text import read_texts
-from keras_posenc.text.delimited import read_rows
+from keras_posenc.text.tables import read_rows
 
 pytestmark = pytest.mark.once
 

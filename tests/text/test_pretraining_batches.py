@@ -3,8 +3,7 @@ import pytest
 
 from keras_posenc import TextBatches, Tokenizer
 from keras_posenc.text import CausalBatches, MaskedLanguageModelBatches, pack_rows
-from keras_posenc.text.masking import begins_words, choose_words, hide
-from keras_posenc.text.pretraining_batches import pieces
+from keras_posenc.text.pretraining_batches import begins_words, choose_words, hide, pieces
 
 pytestmark = pytest.mark.once
 

@@ -235,7 +235,7 @@ def test_a_map_of_sentencepiece(tmp_path):
     """The longest compatible form, of U+FDFA, has 18 characters."""
     from tiny_tokenizers import write_sentence_piece
 
-    from keras_posenc.text.sentence_piece import read_sentence_piece
+    from keras_posenc.text.pieces import read_sentence_piece
 
     write_sentence_piece(tmp_path / "spiece.model")
     assert charsmap_growth(read_sentence_piece(tmp_path / "spiece.model").charsmap) == 18

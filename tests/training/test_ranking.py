@@ -8,7 +8,8 @@ import pytest
 
 from keras_posenc import build_transformer_model
 from keras_posenc.heads import classifier, ranking
-from keras_posenc.losses import ListwiseKL, MarginMSE, MaxSimRanking, late_scores
+from keras_posenc.losses import ListwiseKL, MarginMSE, MaxSimRanking
+from keras_posenc.losses import ranking as losses
 
 RNG = np.random.default_rng(0)
 SCORES, TEACHER = RNG.normal(size=(2, 5, 4)).astype("float32")
@@ -118,7 +119,7 @@ def test_blocks_of_products_change_no_number(make, block_bytes, monkeypatch):
     values[:, 0, 3:, -1] = 0  # a block of queries without any token
     labels = np.array([0, 1, 1, 3]) if make is MaxSimRanking else TEACHER[:4, :3]
     loss, gradient = with_gradient(make(), labels, values)
-    monkeypatch.setattr(late_scores, "BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr(losses, "BLOCK_BYTES", block_bytes)
     again, of_blocks = with_gradient(make(), labels, values)
     assert again == pytest.approx(loss, rel=1e-6)
     assert np.abs(gradient[:, 0, :3, :-1]).max() > 0.01
@@ -135,7 +136,7 @@ def test_no_program_holds_the_products_of_all_tokens():
     step = jax.grad(lambda vectors, labels: MaxSimRanking()(labels, vectors))
     text = jax.jit(step).lower(vectors, labels).compile().as_text()
     shapes = [np.prod([int(n) for n in x.split(",")]) for x in re.findall(r"f32\[([\d,]+)\]", text)]
-    assert 4 * max(shapes) == late_scores.BLOCK_BYTES
+    assert 4 * max(shapes) == losses.BLOCK_BYTES
 
 
 @pytest.mark.once

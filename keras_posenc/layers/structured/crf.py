@@ -5,8 +5,7 @@ from keras import ops
 
 from keras_posenc.arguments.hints import Initializer
 from keras_posenc.backend.weighing import CLOSED
-from keras_posenc.layers.structured.chain import first_and_last, outside, tokens_of_chain
-from keras_posenc.layers.structured.chain_layer import Chain
+from keras_posenc.layers.structured.chain import Chain, first_and_last, outside, tokens_of_chain
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -87,6 +86,3 @@ class ConditionalRandomField(Chain):
     def transitions(self):
         """float32 (N, N): the score of tag j after tag i."""
         return self.meant(self.stored_transitions)
-
-    def get_config(self):
-        return {**super().get_config(), "boundaries": self.boundaries}

@@ -6,8 +6,13 @@ from keras import ops
 from keras_posenc.arguments import checks
 from keras_posenc.arguments.hints import Initializer
 from keras_posenc.backend.weighing import CLOSED
-from keras_posenc.layers.structured.chain import before, first_and_last, outside, tokens_of_chain
-from keras_posenc.layers.structured.chain_layer import Chain
+from keras_posenc.layers.structured.chain import (
+    Chain,
+    before,
+    first_and_last,
+    outside,
+    tokens_of_chain,
+)
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -90,6 +95,3 @@ class MaximumEntropyMarkovModel(Chain):
             return self.meant(self.stored[0])
         left, right = map(self.meant, self.stored)
         return ops.matmul(left, ops.transpose(right))
-
-    def get_config(self):
-        return {**super().get_config(), "rank": self.rank}

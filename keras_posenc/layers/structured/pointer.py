@@ -7,11 +7,12 @@ from keras_posenc.arguments import checks
 from keras_posenc.arguments.hints import Initializer
 from keras_posenc.backend.weighing import CLOSED
 from keras_posenc.encodings.rotary import RotaryEmbedding
+from keras_posenc.keras_support.configured import Configured
 from keras_posenc.keras_support.nested_layers import built, policy_of_part, with_quantized_parts
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
-class GlobalPointer(keras.layers.Layer):
+class GlobalPointer(Configured, keras.layers.Layer):
     """Scores every span of a text for every kind of span: nested and overlapping ones too.
 
     s_a(i, j) = (R_i q_(a,i)) . (R_j k_(a,j)) / sqrt(head size), where q_a and k_a are projections
@@ -128,16 +129,7 @@ class GlobalPointer(keras.layers.Layer):
         return (inputs_shape[0], self.heads, inputs_shape[1], inputs_shape[1])
 
     def get_config(self):
-        config = {
-            **super().get_config(),
-            "heads": self.heads,
-            "head_size": self.head_size,
-            "rotary": self.rotary,
-            "use_bias": self.use_bias,
-            "tril_mask": self.tril_mask,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-        }
-        return with_quantized_parts(config, self, self.parts() if self.built else [])
+        return with_quantized_parts(super().get_config(), self, self.parts() if self.built else [])
 
     def parts(self):
         """The projections."""

@@ -1,15 +1,11 @@
-"""Model families, a small file each: a function Config -> Config and a table of weight names."""
+"""Model families, a file for each kin: functions Config -> Config and tables of weight names."""
 
 from keras_posenc.files.untrusted import quote
 from keras_posenc.models.families import (
     albert,
     bert,
     deberta_v2,
-    distilbert,
-    electra,
     esm,
-    eurobert,
-    gau_alpha,
     gemma3,
     gpt2,
     gte,
@@ -17,15 +13,11 @@ from keras_posenc.models.families import (
     lfm2,
     llama,
     modernbert,
-    mpnet,
     neobert,
-    nezha,
     nomic,
     privacy_filter,
-    qwen,
     roberta,
     roformer,
-    roformer_v2,
     t5,
     ultrabert,
 )
@@ -33,44 +25,18 @@ from keras_posenc.models.families.family import Family, nearest
 
 __all__ = ["FAMILIES", "Family", "choose_family", "register_family"]
 
-# Name -> family: the only list of them.
+MODULES = (
+    *(albert, bert, deberta_v2, esm, gemma3, gpt2, gte, jina, lfm2, llama, modernbert, neobert),
+    *(nomic, privacy_filter, roberta, roformer, t5, ultrabert),
+)
+# Name -> family: every `Family` of these modules.
 FAMILIES = {
     family.name: family
-    for family in (
-        albert.FAMILY,
-        albert.UNSHARED,
-        bert.FAMILY,
-        deberta_v2.FAMILY,
-        distilbert.FAMILY,
-        electra.FAMILY,
-        esm.FAMILY,
-        eurobert.FAMILY,
-        gau_alpha.FAMILY,
-        gemma3.FAMILY,
-        gpt2.FAMILY,
-        gte.FAMILY,
-        jina.V2,
-        jina.V3,
-        lfm2.FAMILY,
-        llama.LLAMA,
-        llama.MINISTRAL,
-        llama.MISTRAL,
-        modernbert.FAMILY,
-        mpnet.FAMILY,
-        neobert.FAMILY,
-        nezha.FAMILY,
-        nomic.FAMILY,
-        privacy_filter.FAMILY,
-        qwen.QWEN2,
-        qwen.QWEN3,
-        roberta.FAMILY,
-        roformer.FAMILY,
-        roformer_v2.FAMILY,
-        t5.FAMILY,
-        ultrabert.FAMILY,
-    )
+    for module in MODULES
+    for family in vars(module).values()
+    if isinstance(family, Family)
 }
-
+FAMILIES = dict(sorted(FAMILIES.items()))
 
 LISTED = "`keras_posenc.models.families.FAMILIES` lists what is."
 

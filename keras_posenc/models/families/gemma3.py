@@ -3,11 +3,9 @@
 import dataclasses
 import math
 
-from keras_posenc.models.families.direction import BIDIRECTIONAL
-from keras_posenc.models.families.family import Family
-from keras_posenc.models.families.layer_kinds import GLOBAL, LOCAL, layer_kinds
+from keras_posenc.models.families.family import BIDIRECTIONAL, Family
 from keras_posenc.models.families.llama import LLAMA_ALIASES, LLAMA_DEFAULTS
-from keras_posenc.models.families.rope import ROPE_KEYS, rotary
+from keras_posenc.models.families.rope import GLOBAL, LOCAL, ROPE_KEYS, layer_kinds, rotary
 from keras_posenc.models.families.task_heads import last_token
 from keras_posenc.models.families.weight_rows import ATTENTION, FEED_FORWARD, llama_block, table
 

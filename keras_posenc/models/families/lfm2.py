@@ -4,9 +4,8 @@ import dataclasses
 
 from keras_posenc.files.untrusted import quote
 from keras_posenc.models.families.family import Family
-from keras_posenc.models.families.layer_kinds import GLOBAL
 from keras_posenc.models.families.llama import CAUSAL, TIED
-from keras_posenc.models.families.rope import ROPE_KEYS, rotary
+from keras_posenc.models.families.rope import GLOBAL, ROPE_KEYS, rotary
 from keras_posenc.models.families.weight_rows import (
     ATTENTION,
     CONVOLUTION,

@@ -1,4 +1,4 @@
-"""Llama, Mistral and Ministral 3: causal, or embedding models in which all tokens see all."""
+"""Llama, Mistral, Ministral 3, Qwen and EuroBERT: causal, or models in which all tokens see all."""
 
 import dataclasses
 
@@ -6,7 +6,7 @@ from keras_posenc.files.untrusted import quote
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.rope import ROPE_KEYS, rotary
 from keras_posenc.models.families.task_heads import last_token
-from keras_posenc.models.families.weight_rows import llama_block, table
+from keras_posenc.models.families.weight_rows import ATTENTION, llama_block, table
 
 LLAMA_ALIASES = {
     "rms_norm_eps": "layer_norm_eps",
@@ -142,4 +142,82 @@ MINISTRAL = dataclasses.replace(
     },
     positions="rotary with YaRN, causal; a temperature that grows with the position",
     paper="https://arxiv.org/abs/2601.08584",
+)
+
+
+def without_window(config):
+    """Rotary positions; a window is refused."""
+    kinds = config.source.get("layer_types") or []
+    if config.source.get("use_sliding_window") or set(kinds) - {"full_attention"}:
+        title = {"qwen2": "Qwen2", "qwen3": "Qwen3"}[config.family]
+        raise ValueError(f"{title}'s sliding window is not supported: no published model uses it.")
+    return with_rotary(config)
+
+
+QWEN2 = dataclasses.replace(
+    LLAMA,
+    name="qwen2",
+    title="Qwen2",
+    model_types=("qwen2",),
+    bidirectional=(),
+    weights=llama_table("qwen2", {"qwen2": "Qwen2"}),
+    configure=without_window,
+    defaults={**CAUSAL, "max_position": 32768, "attention_bias": "input"},
+    keys=("use_sliding_window", "layer_types", *ROPE_KEYS),
+    # Of a window that `without_window` refuses.
+    required={**TIED, "sliding_window": None},
+    paper="https://arxiv.org/abs/2407.10671",
+)
+NORMS = {
+    f"{ATTENTION}/query_norm": ("@layers.{i}.self_attn.q_norm", "norm"),
+    f"{ATTENTION}/key_norm": ("@layers.{i}.self_attn.k_norm", "norm"),
+}
+QWEN3 = dataclasses.replace(
+    QWEN2,
+    name="qwen3",
+    title="Qwen3",
+    model_types=("qwen3", "bidirectional_pplx_qwen3"),
+    bidirectional=("bidirectional_pplx_qwen3",),
+    weights=llama_table(
+        "qwen3", {"qwen3": "Qwen3", "bidirectional_pplx_qwen3": "PPLXQwen3"}, NORMS
+    ),
+    defaults={
+        **CAUSAL,
+        "max_position": 32768,
+        "attention_head_size": 128,
+        "head_norm": True,
+    },
+    paper="https://arxiv.org/abs/2505.09388",
+)
+
+
+def with_bias(config):
+    """The logits of tokens have a bias where the feed-forward layers have one."""
+    return dataclasses.replace(with_rotary(config), mlm_bias=bool(config.feed_forward_bias))
+
+
+EUROBERT = Family(
+    name="eurobert",
+    title="EuroBERT",
+    model_types=("eurobert",),
+    weights=table(
+        "eurobert",
+        {
+            "Embedding-Token": ("@embed_tokens", "table"),
+            **llama_block(),
+            "Final-Norm": ("@norm", "norm"),
+            "MLM-Output": ("lm_head", "dense"),
+            "MLM-Bias": ("lm_head", "bias"),
+        },
+        prefixes=("model.", ""),
+        classes={"eurobert": "EuroBert"},
+    ),
+    configure=with_bias,
+    aliases=LLAMA_ALIASES,
+    defaults={**LLAMA_DEFAULTS, "max_position": 8192, "layer_norm_eps": 1e-5},
+    keys=ROPE_KEYS,
+    # A head of labels is not built.
+    required={**TIED, "classifier_pooling": None},
+    positions="rotary",
+    paper="https://arxiv.org/abs/2503.05500",
 )

@@ -3,8 +3,7 @@
 import dataclasses
 
 from keras_posenc.models.families.family import Family
-from keras_posenc.models.families.layer_kinds import GLOBAL, LOCAL, layer_kinds
-from keras_posenc.models.families.rope import ROPE_KEYS, rotary
+from keras_posenc.models.families.rope import GLOBAL, LOCAL, ROPE_KEYS, layer_kinds, rotary
 from keras_posenc.models.families.task_heads import TaskHead
 from keras_posenc.models.families.weight_rows import (
     TASK_ROWS,

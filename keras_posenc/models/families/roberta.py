@@ -1,10 +1,18 @@
-"""RoBERTa, XLM-RoBERTa and CamemBERT: BERT with positions that start behind the padding id."""
+"""RoBERTa, XLM-RoBERTa and CamemBERT, whose positions start behind the padding id; MPNet."""
 
 import dataclasses
 
 from keras_posenc.checkpoints.names import BERT, ROBERTA
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.task_heads import heads
+from keras_posenc.models.families.weight_rows import (
+    TASK_ROWS,
+    attention,
+    bert_embeddings,
+    feed_forward,
+    mlm,
+    table,
+)
 
 FAIRSEQ_TYPES = ("roberta", "xlm-roberta", "camembert")
 
@@ -22,7 +30,7 @@ def behind_padding(config):
     )
 
 
-def configure(config):
+def like_fairseq(config):
     """BERT in Google's layout; fairseq's positions if Hugging Face's config has them."""
     return behind_padding(config) if config.model_type in FAIRSEQ_TYPES else config
 
@@ -37,14 +45,64 @@ def task_heads(config=None):
     return heads() if config is None or config.padded_positions else heads("Pooler-Dense")
 
 
-FAMILY = Family(
+ROBERTA_FAMILY = Family(
     name="roberta",
     title="RoBERTa",
     model_types=FAIRSEQ_TYPES,
     weights=weights,
-    configure=configure,
+    configure=like_fairseq,
     without_type=True,
     heads=task_heads,
     positions="table, padding not counted",
     paper="https://arxiv.org/abs/1907.11692",
+)
+
+
+EMBEDDINGS = bert_embeddings()
+del EMBEDDINGS["Embedding-Segment"]
+BLOCK = "@encoder.layer.{i}"
+
+
+def with_buckets(config):
+    """The table starts behind the padding id; the bias depends on distances."""
+    buckets = config.source.get("relative_attention_num_buckets", 32)
+    bias = {"name": "t5", "num_buckets": buckets, "shared": True}
+    return dataclasses.replace(behind_padding(config), encodings=(bias,))
+
+
+MPNET = Family(
+    name="mpnet",
+    title="MPNet",
+    model_types=("mpnet",),
+    weights=table(
+        "mpnet",
+        {
+            **EMBEDDINGS,
+            "Embedding-Position-Shared-0": ("@encoder.relative_attention_bias", "shared_table"),
+            **attention(f"{BLOCK}.attention", "attn.q", "attn.k", "attn.v", "attn.o", "LayerNorm"),
+            **feed_forward(BLOCK, "intermediate.dense", "output.dense", "output.LayerNorm"),
+            "Pooler-Dense": ("@pooler.dense", "dense"),
+            **TASK_ROWS,
+            "Sequence-Dense": ("classifier.dense", "dense"),
+            "Sequence-Output": ("classifier.out_proj", "dense"),
+            **mlm("lm_head.dense", "lm_head.layer_norm", "lm_head"),
+        },
+        prefixes=("mpnet.", ""),
+        copies={
+            "Embedding-Token/embeddings": ["lm_head.decoder.weight"],
+            "MLM-Bias/bias": ["lm_head.decoder.bias"],
+        },
+        classes={"mpnet": "MPNet"},
+    ),
+    configure=with_buckets,
+    defaults={
+        "hidden_act": "gelu",
+        "segment_vocab_size": 0,
+        "pad_token_id": 1,
+        "mlm_act": "gelu",
+    },
+    keys=("relative_attention_num_buckets",),
+    heads=heads(),
+    positions="table, padding not counted; T5's buckets",
+    paper="https://arxiv.org/abs/2004.09297",
 )

@@ -1,4 +1,4 @@
-"""Rotary encodings from the keys of config files."""
+"""Rotary encodings, and which layers are local, from the keys of config files."""
 
 from keras_posenc.files.untrusted import quote
 
@@ -94,3 +94,21 @@ def rescaled(source, scaling, family):
     else:
         parameters = changed(parameters)
     return {**source, "rope_parameters": parameters}
+
+
+LOCAL, GLOBAL = "sliding_attention", "full_attention"
+
+
+def layer_kinds(source, layers, default):
+    """Lists the kind of each layer.
+
+    `source`: dict, the keys of the config file. `layers`: int, how many there are. `default`: list,
+    where the file has no `layer_types`.
+    """
+    kinds = source.get("layer_types") or default
+    if len(kinds) != layers or not set(kinds) <= {LOCAL, GLOBAL}:
+        raise ValueError(
+            f"`layer_types` must name {layers} layers, each {LOCAL!r} or {GLOBAL!r}. "
+            f"Received: {quote(kinds)}"
+        )
+    return kinds

@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_posenc import backend
 from keras_posenc.arguments import checks
+from keras_posenc.keras_support.configured import Configured
 from keras_posenc.models.model import model_on
 
 SPARSE_POOLINGS = ("max", "sum")
@@ -12,7 +13,7 @@ ACTIVATIONS = ("relu", "log1p_relu")
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
-class SparsePooling(keras.layers.Layer):
+class SparsePooling(Configured, keras.layers.Layer):
     """Pools the logits of a masked language model to one weight per token of the vocabulary.
 
     w_v = max over the tokens t of log(1 + relu(x_tv)), ignoring padding. Most weights are 0.
@@ -62,10 +63,6 @@ class SparsePooling(keras.layers.Layer):
 
     def compute_output_shape(self, inputs_shape):
         return (inputs_shape[0], inputs_shape[2])
-
-    def get_config(self):
-        config = {"pooling": self.pooling, "activation": self.activation}
-        return {**super().get_config(), **config}
 
 
 def sparse_embedder(model, pooling="max", activation="relu"):

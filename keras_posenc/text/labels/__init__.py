@@ -2,8 +2,7 @@
 
 from keras_posenc.text.labels.answer_span import SpanLabels
 from keras_posenc.text.labels.protocol import Labels
-from keras_posenc.text.labels.sequences import NextTokenLabels
-from keras_posenc.text.labels.tags import TagLabels, tag_names
+from keras_posenc.text.labels.tags import NextTokenLabels, TagLabels, tag_names
 from keras_posenc.text.labels.whole import ClassLabels, FloatLabels, MultiLabels, TextNumbers
 
 __all__ = [

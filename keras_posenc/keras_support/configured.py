@@ -1,0 +1,37 @@
+"""Configs of layers, losses and metrics, made from the arguments of their classes."""
+
+import inspect
+
+import keras
+
+SERIALIZED = (
+    keras.initializers.Initializer,
+    keras.regularizers.Regularizer,
+    keras.constraints.Constraint,
+    keras.losses.Loss,
+)
+
+
+class Configured:
+    """A Keras object that keeps each argument in an attribute of the same name.
+
+    A class whose attribute has another name, or holds something that has to be made plain first,
+    extends `get_config`. Classes of users, which may keep anything, extend it as in Keras.
+    """
+
+    def get_config(self):
+        config, kept = super().get_config(), vars(self)
+        for cls in type(self).__mro__:
+            if "__init__" in vars(cls) and cls.__module__.startswith("keras_posenc."):
+                names = inspect.signature(cls.__init__).parameters
+                config = {name: plain(kept[name]) for name in names if name in kept} | config
+        return config
+
+
+def plain(value):
+    """The value as a config holds it."""
+    if isinstance(value, (list, tuple)):
+        return [plain(each) for each in value]
+    if isinstance(value, SERIALIZED):
+        return keras.saving.serialize_keras_object(value)
+    return value
