@@ -12,7 +12,7 @@ from keras_posenc.arguments import checks
 from keras_posenc.checkpoints.checkpoint import numpy_dtype
 from keras_posenc.checkpoints.keras_hub.writing import write_preset, write_tokenizer
 from keras_posenc.checkpoints.load import variables_of
-from keras_posenc.checkpoints.lora_files import merged_arrays
+from keras_posenc.checkpoints.lora import merged_arrays
 from keras_posenc.checkpoints.names import OTHER_OUTPUT, flat_shape
 from keras_posenc.checkpoints.safetensors import write_safetensors
 from keras_posenc.encodings import spec_of

@@ -152,8 +152,10 @@ class ViterbiAccuracy(keras.metrics.Mean):
     def update_state(self, y_true, y_pred, sample_weight=None):
         """Adds a batch.
 
-        `y_true`: (B, T) or (B, T, 1) integers, the tags; negative ones are unknown. `y_pred`: (B,
-        T, N, N), the potentials of a chain. `sample_weight`: (B,) or (B, T), or None.
+        Args:
+            y_true: (B, T) or (B, T, 1) integers, the tags; negative ones are unknown.
+            y_pred: (B, T, N, N), the potentials of a chain.
+            sample_weight: (B,) or (B, T), or None.
         """
         y_pred = ops.convert_to_tensor(y_pred)
         tags = checked_tags(y_true, y_pred)

@@ -152,8 +152,10 @@ class SpanF1(Configured, keras.metrics.Metric):
     def update_state(self, y_true, y_pred, sample_weight=None):
         """Adds a batch.
 
-        `y_true`: (B, H, T, T), 1 for spans and 0 for the rest; (B, H, P, 2) if `sparse`. `y_pred`:
-        (B, H, T, T), scores. `sample_weight`: (B,), or None.
+        Args:
+            y_true: (B, H, T, T), 1 for spans and 0 for the rest; (B, H, P, 2) if `sparse`.
+            y_pred: (B, H, T, T), scores.
+            sample_weight: (B,), or None.
         """
         y_pred = ops.convert_to_tensor(y_pred)
         if self.sparse:

@@ -148,9 +148,13 @@ class Generator(backend.SafeTrainer, keras.Model):
     def predict(self, x, *args, **kwargs):
         """`keras.Model.predict` on prompts of any lengths; see the class.
 
-        `x`: prompts: lists of ids, an array or a dict; or anything else that Keras' method takes,
-        such as a dataset, which is passed on as it is. `args`, `kwargs`: of `keras.Model.predict`.
-        Returns (B, max_length) or (B, n, max_length) int32.
+        Args:
+            x: prompts: lists of ids, an array or a dict; or anything else that Keras' method takes,
+                such as a dataset, which is passed on as it is.
+            *args, **kwargs: of `keras.Model.predict`.
+
+        Returns:
+            (B, max_length) or (B, n, max_length) int32.
         """
         if isinstance(x, (list, tuple, dict, np.ndarray)) or keras.ops.is_tensor(x):
             pad_id = self.decoding.pad_token_id if self.pad_id is None else self.pad_id
