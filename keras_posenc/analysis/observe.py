@@ -216,10 +216,7 @@ def contextual_positions(layer, states, causal=True):
     recorder, cope = copy.encodings[place : place + 2]
     gates = cope.gates(recorder.logits, recorder.queries, recorder.grid)
     positions = cope.positions(gates, recorder.grid)
-    return {
-        "gates": ops.convert_to_numpy(gates),
-        "positions": ops.convert_to_numpy(positions),
-    }
+    return {"gates": ops.convert_to_numpy(gates), "positions": ops.convert_to_numpy(positions)}
 
 
 def _index(layer, kind):

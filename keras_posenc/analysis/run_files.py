@@ -45,10 +45,7 @@ def _groups(scores):
 
 
 # What only some sets of documents have.
-MORE = {
-    "classes": e.maybe(e.by_name(e.keys(CLASS))),
-    "baselines": e.by_name(e.by_name(e.number)),
-}
+MORE = {"classes": e.maybe(e.by_name(e.keys(CLASS))), "baselines": e.by_name(e.by_name(e.number))}
 
 
 def _judged(scores, classes):

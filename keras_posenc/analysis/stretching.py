@@ -8,11 +8,7 @@ from keras_posenc.files import saved_records as e
 
 ROW = {"from": e.count, "to": e.count, "before": e.score, "after": e.score, "teacher": e.score}
 METRICS = e.keys(
-    {
-        "agreement": e.every(e.keys(ROW), fewest=1),
-        "old_length": e.count,
-        **STEPS,
-    },
+    {"agreement": e.every(e.keys(ROW), fewest=1), "old_length": e.count, **STEPS},
     {"context": e.keys({"before": e.score, "after": e.score}), **ORIGIN},
 )
 

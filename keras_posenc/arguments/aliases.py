@@ -19,8 +19,7 @@ VALIDATION = ("validation_file", "validation_data", "eval_dataset", "eval_file",
 HERE = {
     **dict.fromkeys(LENGTHS, ("max_length",)),
     **dict.fromkeys(
-        (*BATCHES, "per_device_eval_batch_size"),
-        ("token_budget, the number of tokens in a batch",),
+        (*BATCHES, "per_device_eval_batch_size"), ("token_budget, the number of tokens in a batch",)
     ),
     **dict.fromkeys(EPOCHS, ("epochs",)),
     **dict.fromkeys(MODELS, ("checkpoint", "directory")),

@@ -122,7 +122,7 @@ SHOWN = {
         "metavar": "N|all",
         "type": whole_or_all,
         "help": "How much of a text is shown (default: 100)",
-    },
+    }
 }
 SCALING = {"rope_scaling": {"metavar": "TYPE:FACTOR", "help": "As --extension TYPE:FACTOR"}}
 TABLE = {**PARTS["stretch"], "choices": ("hierarchical", "tile", "interpolate")}
@@ -157,7 +157,7 @@ COMMANDS = (
             },
             "stretch_first": {
                 "help": "Long texts without labels: the checkpoint is first extended on them, as "
-                "keras-posenc stretch does, in OUTPUT/stretched",
+                "keras-posenc stretch does, in OUTPUT/stretched"
             },
             "loss": {
                 "metavar": "NAME",
@@ -171,11 +171,11 @@ COMMANDS = (
             "document_prompt": {"help": "For --task embed: a text in front of each document"},
             "stride": {
                 "help": "For --task qa: tokens that neighbouring windows of a passage share "
-                "(default: a quarter of --max-length)",
+                "(default: a quarter of --max-length)"
             },
             "longer": {
                 "help": "What a stage does with longer documents: truncate them, or leave them to "
-                "later stages (default: cut)",
+                "later stages (default: cut)"
             },
             "train": {"help": DOCUMENTS},
             "lengths": {"metavar": "LENGTHxEPOCHS,...", "type": stages},
@@ -204,10 +204,7 @@ COMMANDS = (
             **_optimizer("4e-5; with --log-n, 1e-5", 0),
             "texts": {"help": f"Long {TEXTS[0].lower()}{TEXTS[1:]}"},
             **PARTS,
-            "stretch": {
-                **PARTS["stretch"],
-                "choices": ("hierarchical", "tile", "interpolate"),
-            },
+            "stretch": {**PARTS["stretch"], "choices": ("hierarchical", "tile", "interpolate")},
             "output": {"help": "Directory for the new checkpoint, metrics.json and report.html"},
             "no_report": REPORT,
         },
@@ -276,13 +273,7 @@ COMMANDS = (
         "embed",
         "directory texts",
         ("retrieval.embed", "retrieval.open_embedder"),
-        more={
-            "texts": {"help": TEXTS},
-            "output": {"required": True},
-            **CHUNKS,
-            **KINDS,
-            **ENCODER,
-        },
+        more={"texts": {"help": TEXTS}, "output": {"required": True}, **CHUNKS, **KINDS, **ENCODER},
         example="embed path/to/minilm texts.txt --output vectors.npy",
     ),
     Command(
@@ -331,9 +322,7 @@ COMMANDS = (
             **CHUNKS,
             **ENCODER,
             "query": {"help": "What the documents are to match, a text"},
-            "documents": {
-                "help": f"Documents, or the .jsonl file that search wrote. {TEXTS}",
-            },
+            "documents": {"help": f"Documents, or the .jsonl file that search wrote. {TEXTS}"},
             **SHOWN,
             "output": {"metavar": "FILE", "help": "Also write the result to this .jsonl file"},
         },

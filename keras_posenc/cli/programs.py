@@ -248,9 +248,7 @@ def _convert(arguments):
 
 def _list(arguments):
     return program(
-        "from keras_posenc.analysis import encoding_table",
-        "",
-        "print(encoding_table())",
+        "from keras_posenc.analysis import encoding_table", "", "print(encoding_table())"
     )
 
 

@@ -15,9 +15,7 @@ from keras_posenc.text.documents import kind_of_all
 from keras_posenc.text.json_lines import check_jsonl, write_jsonl
 
 
-@former_arguments(
-    opening=("max_length", "dimension", "ignore", "token_budget"),
-)
+@former_arguments(opening=("max_length", "dimension", "ignore", "token_budget"))
 def search(
     directory,
     vectors,

@@ -73,14 +73,7 @@ class LateInteraction(Embedder):
 
     @former_arguments
     @remembered
-    def __init__(
-        self,
-        directory,
-        *,
-        max_length=None,
-        extension=None,
-        token_budget=8192,
-    ):
+    def __init__(self, directory, *, max_length=None, extension=None, token_budget=8192):
         self.token_budget = token_budget
         modules, query, document = read_late_interaction(directory)
         transformer, *modules = modules
@@ -88,9 +81,7 @@ class LateInteraction(Embedder):
             document = dataclasses.replace(document, length=max_length)
         lengths = [side.length for side in (query, document) if side.length is not None]
         self.tokenizer, longest, arguments = read_encoder(
-            transformer,
-            max_length=max(lengths, default=None),
-            extension=extension,
+            transformer, max_length=max(lengths, default=None), extension=extension
         )
         self.query, self.document = (self._completed(side, longest) for side in (query, document))
         self._expansion = self._expansion_id()
@@ -99,9 +90,7 @@ class LateInteraction(Embedder):
         if self.query.expand is not None and not self.query.attended:
             self._padded.pad_id = arguments["pad_token_id"] = self._expansion
         encoder = build_transformer_model(
-            transformer.folder,
-            ignore=[PROJECTION] if is_stanford(directory) else None,
-            **arguments,
+            transformer.folder, ignore=[PROJECTION] if is_stanford(directory) else None, **arguments
         )
         if (
             self._padded.pad_id != self.tokenizer.pad_id

@@ -119,10 +119,7 @@ def _inline_modules(folder):
         raise ValueError(f"{folder} has no {PROJECTION}, the projection of its tokens.")
     config = {"activation_function": "torch.nn.modules.linear.Identity"}
     arrays = {PROJECTION: checkpoint[PROJECTION]}
-    return [
-        Module("Dense", folder, config, arrays),
-        Module("Normalize", folder, {}),
-    ]
+    return [Module("Dense", folder, config, arrays), Module("Normalize", folder, {})]
 
 
 def _stanford(folder):

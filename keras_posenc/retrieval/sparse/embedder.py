@@ -59,13 +59,7 @@ class SparseEmbedder(Embedder):
     @former_arguments
     @remembered
     def __init__(
-        self,
-        directory,
-        *,
-        max_length=None,
-        max_active=None,
-        extension=None,
-        token_budget=2048,
+        self, directory, *, max_length=None, max_active=None, extension=None, token_budget=2048
     ):
         if max_active is not None:
             checks.whole("max_active", max_active)

@@ -116,9 +116,7 @@ class Corpus:
             return tuple(i for i in places if not other.pattern.search(sentences[i]))
 
         subject = dataclasses.replace(
-            subject,
-            introductions=without(subject.introductions),
-            starts=without(subject.starts),
+            subject, introductions=without(subject.introductions), starts=without(subject.starts)
         )
         return subject if subject.usable else None
 

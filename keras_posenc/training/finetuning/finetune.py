@@ -27,10 +27,7 @@ METRICS = ("labels", "train", "validation", "test", "versions")
 
 
 @former_settings(
-    extension="hierarchical",
-    checkpoint=FORMER_SOURCE,
-    task=FORMER_TASK,
-    optimizer=FORMER_OPTIMIZER,
+    extension="hierarchical", checkpoint=FORMER_SOURCE, task=FORMER_TASK, optimizer=FORMER_OPTIMIZER
 )
 @on_devices
 def finetune(

@@ -101,10 +101,7 @@ class Pair:
             **options,
         )
         self.student = build_transformer_model(
-            layers=self._whole.layers,
-            custom_position_ids=skips,
-            **build,
-            **options,
+            layers=self._whole.layers, custom_position_ids=skips, **build, **options
         )
         self._rates = {name: getattr(old, name) for name in RATES}
 
