@@ -67,7 +67,7 @@ LAZY = {
 # Who else may ask which backend runs: to write its name into a report, or to start a process.
 MAY_ASK_THE_BACKEND = (
     "backend/",
-    "processes/pool.py",
+    "processes/devices.py",
     "training/runs.py",
 )
 # Public, in spite of the underscore: they are methods of named tuples.

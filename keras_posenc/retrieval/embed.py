@@ -9,8 +9,7 @@ import os
 import numpy as np
 
 from keras_posenc.arguments import checks
-from keras_posenc.processes.devices import check_pool, on_devices, processes_of
-from keras_posenc.processes.pool import computing
+from keras_posenc.processes.devices import check_pool, computing, on_devices, processes_of
 from keras_posenc.processes.together import is_first, read_shard
 from keras_posenc.retrieval.embedders import Opening
 from keras_posenc.retrieval.embedding_record import EmbeddingRecord, identity_of, plain

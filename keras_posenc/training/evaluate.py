@@ -4,8 +4,7 @@ import os
 
 from keras_posenc.arguments import checks
 from keras_posenc.files.untrusted import json_line
-from keras_posenc.processes.devices import on_devices
-from keras_posenc.processes.pool import computing
+from keras_posenc.processes.devices import computing, on_devices
 from keras_posenc.processes.together import read_shard
 from keras_posenc.text.documents import kind_of_all
 from keras_posenc.text.json_lines import check_jsonl

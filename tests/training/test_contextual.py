@@ -23,10 +23,9 @@ from keras_posenc.training.contextual.batches import CopyBatches, Prompted
 from keras_posenc.training.contextual.copies import COPIES, PASSAGES, draw
 from keras_posenc.training.contextual.corpus import Corpus
 from keras_posenc.training.contextual.measure import Measure, cases
-from keras_posenc.training.contextual.model import ContextualModel
 from keras_posenc.training.contextual.pronouns import language_of
 from keras_posenc.training.contextual.sentences import sentences_of, words_in
-from keras_posenc.training.contextual.training import ContextualTraining
+from keras_posenc.training.contextual.training import ContextualModel, ContextualTraining
 from keras_posenc.training.stretching.windows import Reader
 
 

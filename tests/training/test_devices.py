@@ -15,7 +15,7 @@ from forks import run_fork
 
 from keras_posenc import backend, embed, finetune, predict, pretrain
 from keras_posenc.cli import _divide_processor
-from keras_posenc.processes import pool as device_pool
+from keras_posenc.processes import devices as device_pool
 from keras_posenc.processes.devices import count_of
 from keras_posenc.training import evaluate
 

@@ -16,9 +16,8 @@ from keras_posenc.folders.written import sentence_transformers_files
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.retrieval.embedder import Embedder, ranked, remembered
 from keras_posenc.retrieval.former import former_arguments
-from keras_posenc.retrieval.opening import choose_prompt, open_finetuned, read_encoder
+from keras_posenc.retrieval.opening import choose_prompt, open_finetuned, read_encoder, save_as_read
 from keras_posenc.retrieval.readings import is_late, reading_of
-from keras_posenc.retrieval.saving import save_as_read
 from keras_posenc.text import TextBatches
 from keras_posenc.text.documents import check_list, kind_of_all
 from keras_posenc.text.shapes import longest_length, shape_options

@@ -23,9 +23,15 @@ from keras_posenc.retrieval.dense.late_chunking import ChunkVectors, embed_spans
 from keras_posenc.retrieval.dense.titles import chunk_vectors
 from keras_posenc.retrieval.embedder import Embedder, remembered
 from keras_posenc.retrieval.nearest import check_width
-from keras_posenc.retrieval.opening import choose_prompt, open_finetuned, read_encoder, side_prompt
+from keras_posenc.retrieval.opening import (
+    choose_prompt,
+    module_arrays,
+    open_finetuned,
+    read_encoder,
+    save_as_read,
+    side_prompt,
+)
 from keras_posenc.retrieval.readings import Chunks, Passages, is_late, reading_of
-from keras_posenc.retrieval.saving import module_arrays, save_as_read
 from keras_posenc.text import TextBatches
 from keras_posenc.text.documents import kind_of_all
 from keras_posenc.text.offsets import check_texts

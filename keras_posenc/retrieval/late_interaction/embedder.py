@@ -20,8 +20,7 @@ from keras_posenc.retrieval.late_interaction.files import (
 )
 from keras_posenc.retrieval.late_interaction.training_model import late_interaction
 from keras_posenc.retrieval.late_interaction.vectors import MultiVectors, maxsim
-from keras_posenc.retrieval.opening import read_encoder
-from keras_posenc.retrieval.saving import layer_arrays, module_arrays, save_as_read
+from keras_posenc.retrieval.opening import layer_arrays, module_arrays, read_encoder, save_as_read
 from keras_posenc.text import TextBatches
 from keras_posenc.text.documents import kind_of_all
 from keras_posenc.text.labels import TextNumbers

@@ -9,8 +9,7 @@ from keras_posenc.folders.written import sentence_transformers_files
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.retrieval.embedder import Embedder, predicted, remembered
 from keras_posenc.retrieval.former import former_arguments
-from keras_posenc.retrieval.opening import choose_prompt, read_encoder
-from keras_posenc.retrieval.saving import save_as_read
+from keras_posenc.retrieval.opening import choose_prompt, read_encoder, save_as_read
 from keras_posenc.retrieval.sparse.pooling import ACTIVATIONS, SPARSE_POOLINGS, sparse_embedder
 from keras_posenc.retrieval.sparse.vectors import SparseVectors
 from keras_posenc.text.documents import kind_of_all
