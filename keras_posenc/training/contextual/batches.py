@@ -82,7 +82,7 @@ class CopyBatches:
         means = pooling_weights(counts, named_ids.shape[1], "mean")
         real = (members.sum(axis=-1) > 0).reshape(-1) & (counts > 0)
         inputs = {
-            "token_ids": self._padded(rows, length),
+            "token_ids": padded(rows, length, self.tokenizer, COPIES),
             "members": members,
             "alone_ids": named_ids[:READ],
             "alone_members": means[:READ],
@@ -99,20 +99,13 @@ class CopyBatches:
             real.astype("float32"),
         )
 
-    def _padded(self, rows, length):
-        ids = np.full((COPIES, length), self.tokenizer.pad_id, "int32")
-        for number, row in enumerate(rows):
-            ids[number, : len(row)] = row
-        return ids
-
     def _near(self, text, length, rng):
         """A window of a text: token ids (1, W), its place in the row, and (T,) what is kept."""
         size = self.window - self.tokenizer.special_tokens()
         start = int(rng.integers(0, max(0, len(text) - size) + 1))
         stop = min(start + size, len(text))
         row = self.tokenizer.assemble(text[start:stop])[0]
-        ids = np.full((1, self.window), self.tokenizer.pad_id, "int32")
-        ids[0, : len(row)] = row
+        ids = padded([row], self.window, self.tokenizer)
         margin = min(MARGIN, size // 4)
         first = start + margin * (start > 0)
         last = stop - margin * (stop < len(text))
@@ -140,6 +133,14 @@ class CopyBatches:
                 ids[copy * PASSAGES + passage, : len(row)] = row
                 counts[copy * PASSAGES + passage] = len(row)
         return ids, counts
+
+
+def padded(rows, length, tokenizer, count=None):
+    """The token ids (N, L) of rows, filled up to a length, and to a number of rows."""
+    ids = np.full((count or len(rows), length), tokenizer.pad_id, "int32")
+    for number, row in enumerate(rows):
+        ids[number, : len(row)] = row
+    return ids
 
 
 def pooling_weights(counts, length, pooling):

@@ -6,7 +6,7 @@ import numpy as np
 
 from keras_posenc.losses.similarity import TIE
 from keras_posenc.metrics.scores import spearman
-from keras_posenc.training.contextual.batches import pooling_weights
+from keras_posenc.training.contextual.batches import padded, pooling_weights
 from keras_posenc.training.contextual.copies import Fillers, in_place
 from keras_posenc.training.contextual.corpus import SENTENCE
 from keras_posenc.training.stretching.feature_losses import agreement
@@ -181,9 +181,7 @@ class Measure:
     def _student_features(self, text, _):
         row = self.tokenizer.assemble(text.tolist())[0]
         length = min(self.longest, -(-len(row) // STEP) * STEP)
-        ids = np.full((1, length), self.tokenizer.pad_id, "int32")
-        ids[0, : len(row)] = row
-        return self._read(self.student, ids)[0]
+        return self._read(self.student, padded([row], length, self.tokenizer))[0]
 
     def _vectors(self, model, texts, pooling):
         size = self.teacher.size
@@ -191,9 +189,7 @@ class Measure:
             self.tokenizer.assemble(list(ids)[:size])[0] for ids in self.tokenizer.contents(texts)
         ]
         length = min(self.teacher.length, -(-max(map(len, rows)) // 64) * 64)
-        ids = np.full((len(rows), length), self.tokenizer.pad_id, "int32")
-        for number, row in enumerate(rows):
-            ids[number, : len(row)] = row
+        ids = padded(rows, length, self.tokenizer)
         weights = pooling_weights(np.array([len(row) for row in rows]), length, pooling)
         return np.einsum("nl,nld->nd", weights, self._read(model, ids))
 
