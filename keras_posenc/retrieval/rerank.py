@@ -29,6 +29,7 @@ def rerank(
     max_length=None,
     prompt=None,
     extension=None,
+    label=None,
     verbose="auto",
 ):
     """Orders documents by how well they match a query, with a cross-encoder.
@@ -45,7 +46,7 @@ def rerank(
         text: name of the column of texts; by default one with a usual name, such as text or content
             (see `read_texts`).
         top_k: int. Number of the best documents to return. Default: all.
-        reading, max_length, prompt, extension: as in `Reranker`.
+        reading, max_length, prompt, extension, label: as in `Reranker`.
         verbose: as in `TextModel.predict`.
 
     Returns:
@@ -68,7 +69,7 @@ def rerank(
     """
     check_jsonl(output, [documents])
     arguments = {"reading": reading, "max_length": max_length}
-    arguments |= {"prompt": prompt, "extension": extension}
+    arguments |= {"prompt": prompt, "extension": extension, "label": label}
     if top_k is not None:
         checks.whole("top_k", top_k)
     known = _documents(documents, text, query)

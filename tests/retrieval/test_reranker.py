@@ -114,6 +114,32 @@ def test_several_outputs_as_sentence_transformers(tiny_model):
 
 
 @pytest.mark.once
+@pytest.mark.parametrize("name, column", [("LABEL_0", 0), ("LABEL_2", 2)])
+def test_the_score_is_the_probability_of_a_named_label(tiny_model, name, column):
+    folder = tiny_model("BertForSequenceClassification", num_labels=3)
+    pairs = [(QUERY, document) for document in DOCUMENTS]
+    logits = Reranker(folder).logits(pairs, verbose=0).astype("float64")
+    expected = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    ours = Reranker(folder, label=name)
+    np.testing.assert_allclose(ours.predict(pairs, verbose=0), expected[:, column], atol=1e-6)
+    order = np.argsort(-expected[:, column]).tolist()
+    found = rerank(folder, QUERY, DOCUMENTS, label=name, verbose=0)
+    assert [each["corpus_id"] for each in found] == order
+    assert [each["corpus_id"] for each in ours.rank(QUERY, DOCUMENTS, verbose=0)] == order
+    windows = Reranker(folder, label=name, reading="chunks:20,overlap=3")
+    assert windows.predict(pairs, verbose=0).shape == (len(pairs),)
+
+
+@pytest.mark.once
+def test_a_label_that_the_model_does_not_have(tiny_model, plain):
+    folder = tiny_model("BertForSequenceClassification", num_labels=3)
+    with pytest.raises(ValueError, match="give one of .*LABEL_0.*Received: label='entailment'"):
+        Reranker(folder, label="entailment")
+    with pytest.raises(ValueError, match="one output, the score: leave it out"):
+        Reranker(plain, label="LABEL_0")
+
+
+@pytest.mark.once
 def test_a_long_document_has_the_score_of_its_best_window(plain):
     reranker, short = Reranker(plain, reading="chunks:20,overlap=3"), Reranker(plain)
     tokenizer = reranker.tokenizer

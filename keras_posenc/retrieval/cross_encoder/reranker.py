@@ -54,6 +54,8 @@ class Reranker(Embedder):
             text. Default: the prompt that the directory puts before all queries, if it has one.
         label_names: list of str. Names of the outputs of a new head, which is to be trained, if the
             directory has none; such as ["score"].
+        label: str. Which output of a classifier with several is the score: its name, such as
+            "entailment". The score is the probability of this label.
         extension: `Extension`, str or dict. How to serve more positions than the model has, such as
             "hierarchical:0.4", the default where the length needs them, or "yarn:4".
         token_budget: int. Maximum number of tokens in a batch, padding included.
@@ -94,6 +96,7 @@ class Reranker(Embedder):
         max_length=None,
         prompt=None,
         label_names=None,
+        label=None,
         extension=None,
         token_budget=8192,
     ):
@@ -128,6 +131,11 @@ class Reranker(Embedder):
                 )
             model, tokenizer, length = trained.model, trained.tokenizer, trained.max_length
             self.activation = "linear"
+        self.label, self._odds_of = label, None
+        if label is not None:
+            names = trained.label_names if trained else model.transformer.config.label_names
+            self._odds_of = _odds_of(label, names, model, self.activation, trained)
+            self.activation = "sigmoid"
         self.prompt, self.reading = choose_prompt(directory, prompt), reading
         self.model, self.tokenizer = model, tokenizer
         self.max_length, self.token_budget = length, token_budget
@@ -199,6 +207,8 @@ class Reranker(Embedder):
         )
         texts = TextModel(self.model, self.tokenizer)
         logits = check_encoded(texts.of_batches(batches, verbose)).astype("float32")
+        if self._odds_of is not None:
+            logits = self._odds_of(logits)
         # The windows of a document follow each other.
         first = np.searchsorted(batches.text_of, np.arange(len(pairs)))
         logits = np.maximum.reduceat(logits, first, axis=0)
@@ -268,13 +278,36 @@ class Reranker(Embedder):
 def check_one_output(reranker, function):
     """Refuses a cross-encoder whose outputs are not one score, for a function that orders."""
     outputs = reranker.model.output_shape[-1]
-    if outputs == 1:
+    if outputs == 1 or reranker.label is not None:
         return
     raise ValueError(
         f"{function} needs a cross-encoder with one output, the score of a pair, and "
-        f"{reranker.directory} is a classifier with {outputs} outputs. Give a cross-encoder, such "
-        "as one that finetune trained on pairs for the task regress; to classify, use `predict`."
+        f"{reranker.directory} is a classifier with {outputs} outputs. Give `label`, the name of "
+        "the output that is the score; or a cross-encoder, such as one that finetune trained on "
+        "pairs for the task regress; to classify, use `predict`."
     )
+
+
+def _odds_of(label, names, model, activation, trained):
+    """The function from logits (N, C) to the logits (N, 1) of the probability of one label."""
+    outputs = model.output_shape[-1]
+    if outputs == 1 or names is None or label not in names:
+        given = f"{outputs} outputs" if outputs > 1 else "one output, the score"
+        remedy = "leave it out" if outputs == 1 else f"give one of {quote(names)}"
+        raise ValueError(
+            f"`label` must name an output of the model, which has {given}: {remedy}. Received: "
+            f"label={quote(label)}"
+        )
+    problem = trained.kind.problem_type if trained else None
+    apart = activation == "sigmoid" or problem == "multi_label_classification"
+    column = list(names).index(label)
+
+    def odds(logits):
+        others = np.delete(logits, column, axis=1)
+        base = 0 if apart else np.logaddexp.reduce(others, axis=1, keepdims=True)
+        return logits[:, [column]] - base
+
+    return odds
 
 
 def _activation(folder, model):
