@@ -1,16 +1,24 @@
 """A model's directory as one value, of which each file is read once."""
 
 import contextlib
+import copy
 import dataclasses
 import functools
 import hashlib
 import os
 import pathlib
 
-from keras_posenc.files.untrusted import MOST_JSON, check_inside, check_name, read_bytes, read_json
+from keras_posenc.files.untrusted import (
+    MOST_JSON,
+    check_inside,
+    check_name,
+    quote,
+    read_bytes,
+    read_json,
+)
 from keras_posenc.folders import huggingface, lora, sentence_transformers
 from keras_posenc.folders.download import from_hub, local_path
-from keras_posenc.folders.finetuned import is_finetuned, read_finetuned
+from keras_posenc.folders.finetuned import MODEL, is_finetuned, read_finetuned
 from keras_posenc.folders.keras_hub import is_preset
 from keras_posenc.folders.sentence_transformers import module_folders
 from keras_posenc.folders.written import RESULTS
@@ -51,11 +59,27 @@ def open_folder(path):
 def _fingerprint(folder):
     """A hash of the weights of a model and its modules, the same for copies; None without such
     files."""
-    folders = [folder] if folder.file else module_folders(folder)
-    files = {file for each in folders for file in each.weights}
-    if files:
-        return hash_of(files)
+    again = "opened" in vars(folder)
+    opened, now = folder.opened, _seen_now(folder) if again else folder.opened
+    if changed := [path for path in opened | now if opened.get(path) != now.get(path)]:
+        raise ValueError(
+            f"{folder}: the weights have changed since the model was opened: open it again. "
+            f"Received: another {quote(changed[0].name)}"
+        )
+    if now:
+        return hash_of(now)
     return hash_of_all(folder.path) if folder.is_directory else None
+
+
+def _seen_now(folder):
+    """{path: (size, time)} of the files with the weights of a model."""
+    if is_finetuned(folder):
+        files = [folder.place(folder.newest(MODEL))]
+    else:
+        folders = [folder] if folder.file else module_folders(folder)
+        files = {file for each in folders for file in each.weights}
+    found = {path: path.stat() for path in files}
+    return {path: (each.st_size, each.st_mtime_ns) for path, each in found.items()}
 
 
 def hash_of_all(directory):
@@ -102,6 +126,7 @@ class Folder:
         label_names: list of str or None. The names of a fine-tuned model's outputs.
         recipe: dict. The settings of the run that wrote the directory; empty if none did.
         fingerprint: str or None. A hash of the weights, which is the same for copies.
+        opened: dict. The sizes and times of the weights, when they were first asked for.
 
     Example:
 
@@ -151,9 +176,9 @@ class Folder:
         return "keras_hub" if is_preset(self.config) else "huggingface"
 
     # What the formats read of a folder, each when it is first asked for.
-    config = functools.cached_property(huggingface.read_config)
-    weights = functools.cached_property(huggingface.weight_files)
-    tokenizer_file = functools.cached_property(huggingface.tokenizer_file)
+    config = property(huggingface.read_config)
+    weights = property(huggingface.weight_files)
+    tokenizer_file = property(huggingface.tokenizer_file)
     listed_modules = functools.cached_property(sentence_transformers.listed_modules)
     modules = functools.cached_property(sentence_transformers.read_modules)
     settings = functools.cached_property(sentence_transformers.read_settings)
@@ -162,6 +187,7 @@ class Folder:
     base = functools.cached_property(lora.base_of)
     finetuned = functools.cached_property(read_finetuned)
     fingerprint = functools.cached_property(_fingerprint)
+    opened = functools.cached_property(_seen_now)
 
     @property
     def adapter(self):
@@ -206,8 +232,11 @@ class Folder:
         """The path of a file, which need not be there."""
         path = self.path / name
         kind, linked = self._entry(name)
-        if kind is None or linked:  # what is not in the listing may be no name of a file in it
-            check_inside(path, self.root or self.path)
+        root = self.root or self.path
+        below = [path, *path.parents][: len(path.parts) - len(root.parts)]
+        # What is not in the listing may be no file of it; what is may have become a link.
+        if kind is None or linked or any(map(os.path.islink, below)):
+            check_inside(path, root)
         return path
 
     def newest(self, name):
@@ -226,7 +255,7 @@ class Folder:
         if name not in self._objects:
             remedy = "Download it again."
             self._objects[name] = read_json(self.place(name), nan=False, remedy=remedy)
-        return dict(self._objects[name])
+        return copy.deepcopy(self._objects[name])
 
     def _entry(self, name):
         """The kind of what has a name, None if nothing has it, and whether a link leads there."""

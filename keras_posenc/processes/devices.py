@@ -13,6 +13,7 @@ import numpy as np
 from keras_posenc import backend
 from keras_posenc.arguments import checks
 from keras_posenc.arguments.aliases import check_arguments
+from keras_posenc.processes.together import counted_from
 
 ALL = "all"
 
@@ -140,9 +141,10 @@ class DevicePool:
         for number, share in enumerate(shares):
             self._send(number, (share, 0 if number else verbose))
         answers = [self._answer(number) for number in range(len(used))]
-        for _, error in answers:
+        for number, (_, error) in enumerate(answers):
             if error is not None:
-                raise error
+                with counted_from(number, self._count):
+                    raise error
         found = [result for result, _ in answers]
         if isinstance(found[0], np.ndarray):
             merged = np.empty((len(texts), *found[0].shape[1:]), found[0].dtype)

@@ -1,8 +1,13 @@
 """Several processes that share texts, or train one model: one writes, and all agree."""
 
+import contextlib
+import re
+
 import keras
 
 from keras_posenc import backend
+
+NUMBERED = re.compile(r"\b([Tt]ext) (\d+)\b")
 
 
 def check_processes(function):
@@ -90,3 +95,20 @@ def read_shard(shard):
         return found
 
     return part
+
+
+@contextlib.contextmanager
+def counted_from(first, step=1):
+    """Errors about a text of a part give its number among all texts.
+
+    Args:
+        first, step: ints. The number of the first text of the part, and from one to the next.
+    """
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        message = str(error)
+        counted = NUMBERED.sub(lambda f: f"{f[1]} {first + step * int(f[2])}", message, count=1)
+        if counted == message or type(error) not in (TypeError, ValueError):
+            raise
+        raise type(error)(counted) from None

@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_posenc.arguments import checks
 from keras_posenc.processes.devices import check_pool, computing, on_devices, processes_of
-from keras_posenc.processes.together import is_first, read_shard
+from keras_posenc.processes.together import counted_from, is_first, read_shard
 from keras_posenc.retrieval.embedders import Opening
 from keras_posenc.retrieval.embedding_record import EmbeddingRecord, identity_of, plain
 from keras_posenc.retrieval.former import former_arguments
@@ -126,7 +126,8 @@ def embed(
     by_text = _by_text(opening.reading, source, len(texts), queries)
     more = {} if by_text is None else {"reading": by_text.part(slice(rows.start, rows.stop))}
     with _computing(opening, side, devices) as vectors_of:
-        found = vectors_of(part(texts), verbose=verbose, **more)
+        with counted_from(rows.start):
+            found = vectors_of(part(texts), verbose=verbose, **more)
     if record is not None and is_first():
         record.first = rows.start
         record.saw(found)
@@ -186,7 +187,8 @@ def _in_parts(opening, texts, text, part, size, side, ids, record, devices, verb
             if by_text is not None:
                 first = rows.start + before
                 more = {"reading": by_text.part(slice(first, first + len(texts)))}
-            found = vectors_of(texts, verbose=2 if verbose else 0, **more)
+            with counted_from(rows.start + before):
+                found = vectors_of(texts, verbose=2 if verbose else 0, **more)
             record.saw(found, before)
             if ids is not None:
                 ids_of_part = ids[1][before : before + len(texts)]

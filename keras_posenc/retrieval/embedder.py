@@ -29,6 +29,7 @@ def remembered(init):
     @functools.wraps(init)
     def call(self, directory, **arguments):
         self.folder = Folder.of(directory)
+        self.folder.opened  # noqa: B018  # before the weights are read
         self.directory = pathlib.Path(self.folder)
         init(self, self.folder, **arguments)
         self.opened_with = {name: given for name, given in arguments.items() if given is not None}

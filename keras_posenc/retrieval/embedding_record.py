@@ -14,7 +14,6 @@ from keras_posenc.files import saved_records as e
 from keras_posenc.files.side_files import check_file_is_ours, companion, identify, is_identified
 from keras_posenc.files.untrusted import check_inside, quote, read_json
 from keras_posenc.files.writing import write_text
-from keras_posenc.folders.finetuned import MODEL
 from keras_posenc.folders.folder import hash_of, hash_of_all
 from keras_posenc.folders.sentence_transformers import read_similarity
 from keras_posenc.models.extension import FORMER, former_extension
@@ -61,7 +60,7 @@ class EmbeddingRecord:
         check_file_is_ours(self.path, _is_record)
         self._facts = {
             "directory": str(folder),
-            "model": _fingerprint(folder),
+            "model": folder.fingerprint or hash_of([]),  # opening the directory tells why
             "settings": {name: value for name, value in settings.items() if value is not None},
             "texts": None,
             "precision": backend.inference_dtype(),
@@ -207,19 +206,12 @@ def check_model(record, vectors, folder):
         return
     # Version 0.4 counted all files with weights below the directory.
     known = record["model"]
-    if known != _fingerprint(folder) and known != hash_of_all(folder.path):
+    if known != (folder.fingerprint or hash_of([])) and known != hash_of_all(folder.path):
         raise ValueError(
             f"`directory` must be the model that made {vectors}, which was "
             f"{quote(record['directory'])}; its weights differ. Embed the texts again, or "
             f"delete {record_path(vectors)} to search all the same. Received: {str(folder)!r}"
         )
-
-
-def _fingerprint(folder):
-    """A hash of the weights of a model, which is the same for copies of its folder."""
-    if folder.finetuned:
-        return hash_of([folder.place(folder.newest(MODEL))])
-    return folder.fingerprint or hash_of([])  # opening the directory tells why
 
 
 # What changes no number, or is part of the others.

@@ -149,17 +149,17 @@ def allowed_by(only, keys, texts, column, by_row):
                 "`only` of columns needs the texts: give their file as texts= (--texts). "
                 f"Received: {shorten(only)}"
             )
-        chosen = {id_text(each) for each in only}
+        chosen = {each: {each} for each in map(id_text, only)}
     else:
-        chosen = set()
-        values = {} if isinstance(only, dict) else {id_text(each) for each in only}
+        chosen = {} if isinstance(only, dict) else {id_text(each): set() for each in only}
+        values = {}
         if isinstance(only, dict):
             for name, given in only.items():
                 many = isinstance(given, (list, tuple, set))
                 values[name] = {str(each) for each in (given if many else [given])}
         for key, each, _, row in _rows(texts, column, by_row):
             if not isinstance(only, dict):
-                chosen |= {key} if id_text(each) in values else set()
+                chosen.get(id_text(each), set()).add(key)
                 continue
             if missing := [name for name in values if name not in row]:
                 raise ValueError(
@@ -167,8 +167,16 @@ def allowed_by(only, keys, texts, column, by_row):
                     f"Received: {quote(missing[0])}"
                 )
             if all(str(row[name]) in wanted for name, wanted in values.items()):
-                chosen.add(key)
-    allowed = np.array([key in chosen for key in keys])
+                chosen[key] = {key}
+    known = set(keys)
+    for each, of_id in chosen.items():
+        if not isinstance(only, dict) and known.isdisjoint(of_id):
+            raise ValueError(
+                f"`only` must have ids of the {len(known)} texts whose vectors are searched: leave "
+                f"out those of no text. Received: {quote(each)}"
+            )
+    wanted = set().union(*chosen.values())
+    allowed = np.array([key in wanted for key in keys])
     if not allowed.any():
         raise ValueError(f"`only` must leave a text to search. Received: {shorten(only)}")
     return allowed

@@ -13,7 +13,7 @@ from keras_posenc.text.ids import parts_of_file
 from keras_posenc.text.json_lines import check_jsonl, write_jsonl
 
 HIT = {"query", "rank", "score", "id", "text"}  # the keys of what `search` found
-PLACES = ("start", "end")
+KEPT = ("id", "start", "end", "title")  # of a row, where it has them
 
 
 @former_arguments(opening=("token_budget",), call="Reranker")
@@ -52,8 +52,8 @@ def rerank(
     Returns:
         list of dicts, from the best to the worst, with the keys of `search`: `query`, `rank` from
             1, `score`, `id`, which is the id in the file or the number of the document from 1,
-            `start` and `end` if chunks were found, and `text`. `corpus_id` is the index of the
-            document, from 0, as in sentence-transformers.
+            `start`, `end` and `title` of what `search` found with them, and `text`. `corpus_id` is
+            the index of the document, from 0, as in sentence-transformers.
 
     Raises:
         FileNotFoundError: if the directory or the file is missing.
@@ -106,9 +106,8 @@ def _documents(documents, column, query):
                     "`documents` must be texts, or what `search` found, with its texts: give it "
                     f"texts= (--texts). Received: a dict without {', '.join(missing[0])}"
                 )
-    keys = ("id", *PLACES)
     found = [
-        {**{key: row[key] for key in keys if key in row}, "corpus_id": number, "text": row["text"]}
+        {**{key: row[key] for key in KEPT if key in row}, "corpus_id": number, "text": row["text"]}
         for number, row in enumerate(rows)
         if row.get("query", query) == query
     ]

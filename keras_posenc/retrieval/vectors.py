@@ -260,6 +260,10 @@ class Vectors:
         most = max(FEWEST, top_k * CANDIDATES)
         candidates = nearest(queries, self.values, most, **options)
         for query, (numbers, _) in zip(queries, candidates, strict=True):
+            wanted = most  # of different codes: copies of a text would take the places of others
+            while len(numbers) == wanted and self.values.kinds(numbers) < most // 2:
+                wanted *= 4
+                ((numbers, _),) = nearest(query[None], self.values, wanted, **options)
             numbers = np.sort(numbers)
             rows = unit_rows(np.asarray(self.exact[numbers], query.dtype))  # float16 overflows
             scores = rows @ query

@@ -9,6 +9,7 @@ import numpy as np
 
 from keras_posenc.files.untrusted import read_json
 from keras_posenc.files.writing import write_text
+from keras_posenc.processes.together import counted_from
 from keras_posenc.text.documents import check_list, encode_apart, encode_rows, kind_of_all
 
 ARRAYS = ("token_ids", "segment_ids", "position_ids", "row_lengths", "text_of", "lengths")
@@ -95,8 +96,9 @@ def encode_parts(texts, size, encode, one_kind=True):
         part = slice(start, min(start + size, len(texts)))
         try:
             values = texts[part]
-            kinds |= {kind_of_all(values)} if one_kind else set()
-            encoded = encode(values, part)
+            kinds |= {kind_of_all(values, part.start)} if one_kind else set()
+            with counted_from(part.start):
+                encoded = encode(values, part)
         except (TypeError, ValueError) as error:
             where = f"texts {part.start:,} to {part.stop - 1:,}"
             raise type(error)(f"Among {where}, numbered from 0: {error}") from None

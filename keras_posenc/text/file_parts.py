@@ -41,14 +41,14 @@ def file_parts(source, size, paragraphs=False):
 def paths_of(source):
     """The files that a path, or a pattern of names, stands for."""
     path = pathlib.Path(source)
-    if path.is_dir():
-        raise ValueError(
-            f"{path} is a folder of documents, which is read whole: leave `cache` (--cache) out, "
-            "or give a table of texts, such as a .jsonl file."
-        )
     paths = [path]
     if any(mark in path.name for mark in "*?[") and not path.exists():
         paths = sorted(path.parent.glob(path.name)) or paths
+    if path.is_dir() or (paths != [path] and any(each.suffix.lower() == ".txt" for each in paths)):
+        raise ValueError(
+            f"{path} stands for documents, a text per file, which are read whole: leave `cache` "
+            "(--cache) out, or give a table of texts, such as a .jsonl file."
+        )
     for path in paths:
         if existing_text(path).suffix.lower() not in STREAMED:
             raise ValueError(

@@ -5,7 +5,7 @@ import os
 from keras_posenc.arguments import checks
 from keras_posenc.files.untrusted import json_line
 from keras_posenc.processes.devices import computing, on_devices
-from keras_posenc.processes.together import read_shard
+from keras_posenc.processes.together import counted_from, read_shard
 from keras_posenc.text.documents import kind_of_all
 from keras_posenc.text.json_lines import check_jsonl
 from keras_posenc.text.text_stream import TextStream
@@ -132,10 +132,11 @@ def predict(
     model = {"directory": directory, "max_length": max_length, "token_budget": token_budget}
     model |= {"chunks": chunks, "pool": pool}
     if part_size is None:
-        texts = part(texts)
-        kind.check_texts(texts)
-        with computing(predictor, model, devices, kind_of_all) as predictions_of:
-            return predictions_of(texts, verbose)
+        first, texts = 0 if shard is None else part(range(len(texts))).start, part(texts)
+        with counted_from(first):
+            kind.check_texts(texts)
+            with computing(predictor, model, devices, kind_of_all) as predictions_of:
+                return predictions_of(texts, verbose)
     stream = TextStream(texts, text)
     stream.check()
     rows = part(range(len(stream)))
@@ -144,8 +145,9 @@ def predict(
     with computing(predictor, model, devices, kind_of_all) as predictions_of:
 
         def compute(texts, before):
-            kind.check_texts(texts)
-            found = predictions_of(texts, 2 if verbose else 0)
+            with counted_from(rows.start + before):
+                kind.check_texts(texts)
+                found = predictions_of(texts, 2 if verbose else 0)
             numbered = enumerate(found, rows.start + before + 1)
             lines = [{"row": number, **each._asdict()} for number, each in numbered]
             return "".join(f"{json_line(line)}\n" for line in lines).encode()

@@ -58,7 +58,7 @@ def _enable_lora(layers, rank, frozen):
 
 def check_freeze(freeze):
     """Raises unless this is what `finetune` takes as `freeze`."""
-    parts = _parts(freeze)
+    parts = parts_of(freeze)
     if not parts or not all(type(part) in (str, int) for part in parts):
         raise TypeError(
             '`freeze` must be "embeddings", a number of layers, a pattern of names of variables, '
@@ -75,7 +75,8 @@ def trainable_weights(model):
     return tuple(sum(math.prod(weight.shape) for weight in group) for group in groups)
 
 
-def _parts(freeze):
+def parts_of(freeze):
+    """What `freeze` lists, which may be a single thing."""
     if freeze is None:
         return []
     return list(freeze) if isinstance(freeze, (list, tuple)) else [freeze]
@@ -85,7 +86,7 @@ def _frozen(freeze, variables):
     """The names of `variables` that `freeze` describes."""
     blocks = sorted({int(match[1]) for name in variables if (match := BLOCK.match(name))})
     found = set()
-    for part in _parts(freeze):
+    for part in parts_of(freeze):
         if isinstance(part, str) and part != EMBEDDINGS:
             some = fnmatch.filter(variables, part)
             if not some:

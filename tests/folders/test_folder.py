@@ -63,9 +63,9 @@ def asked(monkeypatch, minilm):
     for name in ("stat", "lstat"):
         original = getattr(os, name)
 
-        def counted(path, *args, original=original, **options):
+        def counted(path, *args, name=name, original=original, **options):
             if isinstance(path, (str, os.PathLike)) and str(path).startswith(str(minilm)):
-                counts["stat"] += 1
+                counts[name] += 1
             return original(path, *args, **options)
 
         monkeypatch.setattr(os, name, counted)
@@ -89,12 +89,12 @@ def asked(monkeypatch, minilm):
     ids=["build_transformer_model", "embed", "finetune"],
 )
 def test_each_file_is_opened_once(minilm, asked, tmp_path, call, weights):
-    """The weights twice where the record of a run has their hash."""
+    """The weights twice where the record of a run has their hash; links are looked for often."""
     call(str(minilm), tmp_path)
     assert OPENED["config.json"] == 1
     assert {name: count for name, count in OPENED.items() if count > 1 and name != WEIGHTS} == {}
     assert OPENED[WEIGHTS] == weights
-    assert 0 < asked["stat"] < 30
+    assert 0 < asked["stat"] < 30 and 0 < asked["lstat"] < 30
 
 
 def test_a_folder_serves_several_calls(minilm, asked):
@@ -166,6 +166,36 @@ def test_names_that_lead_out_are_refused(tmp_path):
         folder.json("sub/a.json")
 
 
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json", "sub/a"])
+def test_a_file_that_becomes_a_link_is_refused(tmp_path, minilm, name):
+    """After the folder was listed, and even after its names were asked for."""
+    model = shutil.copytree(minilm, tmp_path / "model")
+    make_folder(model / "sub" / "deep")
+    (model / "sub" / "a").touch()
+    folder = open_folder(model)
+    assert folder.has(name) and folder.place(name) and folder.weights and folder.tokenizer_file
+    outside = (model / name).rename(tmp_path / "outside")
+    (model / name).symlink_to(outside)
+    with pytest.raises(ValueError, match="is refused: it is a link to a file elsewhere"):
+        {"model.safetensors": lambda: build_transformer_model(folder)}.get(
+            name, {"tokenizer.json": lambda: Tokenizer(folder)}.get(name, lambda: folder.read(name))
+        )()
+
+
+def test_a_folder_that_becomes_a_link_is_refused(tmp_path):
+    (make_folder(tmp_path / "model" / "sub") / "a.json").write_text("{}")
+    folder = open_folder(tmp_path / "model")
+    assert folder.has("sub/a.json") and folder.sub("sub").has("a.json")
+    outside = (tmp_path / "model" / "sub").rename(tmp_path / "outside")
+    (tmp_path / "model" / "sub").symlink_to(outside)
+    for call in (
+        lambda: folder.read("sub/a.json"),
+        lambda: folder.sub("sub").json("a.json"),
+    ):
+        with pytest.raises(ValueError, match="is refused: it is a link to a file elsewhere"):
+            call()
+
+
 def test_a_damaged_file_stays_damaged(tmp_path):
     (tmp_path / "config.json").write_text("{")
     folder = open_folder(tmp_path)
@@ -177,7 +207,9 @@ def test_a_damaged_file_stays_damaged(tmp_path):
 def test_what_is_read_is_not_changed(minilm):
     folder = open_folder(minilm)
     folder.json("config.json")["hidden_size"] = 1
-    assert folder.config["hidden_size"] == 384
+    folder.config["architectures"].append("another")
+    folder.json("config.json")["architectures"].append("another")
+    assert folder.config == json.loads((minilm / "config.json").read_text())
 
 
 def test_tasks_and_pools_are_those_of_files():

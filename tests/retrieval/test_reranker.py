@@ -211,6 +211,15 @@ def test_rerank_reads_a_file_and_writes_one(plain, tmp_path):
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
     named = rerank(plain, QUERY, source, verbose=0)
     assert [each["id"] for each in named] == [f"d{each['corpus_id']}" for each in named]
+    hits = [
+        {"query": QUERY, "rank": 1, "score": 0.5, "id": n, "start": 0, "end": 3, "text": text}
+        | ({"title": f"title {n}"} if n else {})
+        for n, text in enumerate(DOCUMENTS)
+    ]
+    for each in rerank(plain, QUERY, hits, verbose=0):
+        kept = ("id", "start", "end", "title", "text")
+        hit = hits[each["corpus_id"]]
+        assert [each.get(key) for key in kept] == [hit.get(key) for key in kept]
     with pytest.raises(ValueError, match="or what `search` found, .* a dict without id, query"):
         rerank(plain, QUERY, [{"text": "one", "score": 1.0}])
     with pytest.raises(ValueError, match="`output` must be a .jsonl file. Received: 'ranked.tsv'"):

@@ -223,6 +223,26 @@ def test_vectors_of_another_model_are_refused(pretrained, tmp_path):
 
 
 @pytest.mark.once
+@pytest.mark.parametrize("name", ["pretrained", "finetuned"])
+def test_an_open_model_is_the_one_that_was_opened(request, tmp_path, name):
+    """Not the one whose weights took the place of its own."""
+    model = shutil.copytree(request.getfixturevalue(name), tmp_path / "model")
+    before, late = open_embedder(model), open_embedder(model)
+    embed(before, ["w1"], tmp_path / "first.npy", verbose=0)
+    weights = next(model.glob("model.*"))
+    weights.write_bytes(weights.read_bytes() + b"0")
+    embed(before, ["w1"], tmp_path / "second.npy", verbose=0)
+    records = [json.loads((tmp_path / f"{n}.npy.json").read_text()) for n in ("first", "second")]
+    assert records[0]["model"] == records[1]["model"]
+    for call in (
+        lambda: embed(late, ["w1"], tmp_path / "third.npy", verbose=0),
+        lambda: search(late, tmp_path / "first.npy", "w1", verbose=0),
+    ):
+        with pytest.raises(ValueError, match="have changed since the model was opened: open it"):
+            call()
+
+
+@pytest.mark.once
 def test_texts_that_are_not_those_of_the_vectors(pretrained, tmp_path, caplog):
     source = write_documents(tmp_path / "texts.jsonl", WORDS, "abcd")
     late = {"reading": "late:4", "verbose": 0}

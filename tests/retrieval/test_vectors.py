@@ -158,6 +158,11 @@ def test_codes_find_what_the_exact_vectors_order(kind, bytes_of_each):
         half.coded(kind).search(queries, 1), half.search(queries, 1), strict=True
     ):
         np.testing.assert_allclose(scores, expected, atol=1e-3)
+    # Copies of one text, whose code is nearer than its vector, take no place of another.
+    near = np.sign(queries[0])
+    copies = np.concatenate([np.repeat(near[None], 700, 0), queries[:1], exact]).astype("float32")
+    ((numbers, scores),) = Vectors.of(copies).coded(kind).search(queries[:1], 3)
+    assert numbers.tolist() == [700, 701, 0] and scores[0] == pytest.approx(1)
     allowed = np.arange(300) > 4
     assert all(min(numbers) > 4 for numbers, _ in coded.search(queries, 3, allowed=allowed))
     # Where all scores are needed, they are the exact ones.

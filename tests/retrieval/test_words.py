@@ -222,6 +222,8 @@ def test_only_some_texts_are_searched(pretrained, source, tmp_path, scoring, suf
         found(only={"sort": "b"})
     with pytest.raises(TypeError, match="`only` must be a list of ids, or a dict .* Received: str"):
         found(only="t1")
+    with pytest.raises(ValueError, match="`only` must have ids of the 5 texts .* Received: 't9'"):
+        found(only=["t1", "t9"])
 
 
 def test_the_best_passage_of_each_of_many_texts(pretrained):
@@ -240,6 +242,8 @@ def test_the_best_passage_of_each_of_many_texts(pretrained):
     assert len({row["id"] for row in rows}) == 3 and rows[0]["id"] == 1
     rows = search(pretrained, vectors, "w1", only=[2, 4], verbose=0)
     assert {row["id"] for row in rows} == {2, 4}
+    with pytest.raises(ValueError, match="`only` must have ids of the 4 texts .* Received: '7'"):
+        search(pretrained, vectors, "w1", only=[2, 7], verbose=0)
     with pytest.raises(ValueError, match="`only` of columns needs the texts: give their file as"):
         search(pretrained, vectors, "w1", only={"kind": "a"}, verbose=0)
 

@@ -294,8 +294,10 @@ def test_what_a_cache_cannot_hold_is_refused_by_name(tmp_path, pretrained, corpu
         finetune(pretrained, tmp_path / "none-*.jsonl", tmp_path / "out", **options)
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.txt").write_text("w1 w2\n")
-    with pytest.raises(ValueError, match=r"docs is a folder of documents, .* leave `cache` "):
+    with pytest.raises(ValueError, match=r"docs stands for documents, .* leave `cache` "):
         pretrain(pretrained, tmp_path / "docs", tmp_path / "out", **options)
+    with pytest.raises(ValueError, match=r"\*.txt stands for documents, .* leave `cache` "):
+        pretrain(pretrained, tmp_path / "docs" / "*.txt", tmp_path / "out", **options)
     with pytest.raises(ValueError, match="`cache` does not go with pack=True"):
         pretrain(pretrained, corpus / "train.tsv", tmp_path / "out", pack=True, cache="cache")
     assert not (tmp_path / "out").exists()

@@ -112,6 +112,11 @@ def test_processes_predict_what_one_does(pretrained, finetuned, tmp_path, thread
     np.testing.assert_allclose(*scores, atol=1e-6)
     with pytest.raises(ValueError, match="Text 2 is empty"):
         predict(finetuned, ["w1", "w2", ""], devices=2)
+    for number in range(4):
+        texts[number] += " \ud800"
+        with pytest.raises(ValueError, match=f"^Text {number} has half a surrogate"):
+            predict(finetuned, texts, verbose=0, devices=2)
+        texts[number] = "w1"
 
 
 class Ends(BaseException):

@@ -89,9 +89,10 @@ def test_the_head_is_the_minimum_on_vectors_of_whole_texts(task, how, pretrained
 
 
 @pytest.mark.once
-def test_the_size_of_the_chunks_can_be_given(pretrained, tmp_path):
+@pytest.mark.parametrize("freeze", ["encoder:8", ["encoder:8"], ("encoder:8",)])
+def test_the_size_of_the_chunks_can_be_given(pretrained, tmp_path, freeze):
     documents = (TEXTS, LABELS["classify"])
-    finetune(pretrained, documents, tmp_path, freeze=["encoder:8"], verbose=0)
+    finetune(pretrained, documents, tmp_path, freeze=freeze, verbose=0)
     assert (load_finetuned(tmp_path).chunks, load_finetuned(tmp_path).pool) == (8, "logits")
     means = vectors_of(load_finetuned(tmp_path), TEXTS)[0]
     whole = vectors_of(load_finetuned(tmp_path), TEXTS, chunks=None, max_length=8)[0]

@@ -385,3 +385,23 @@ def test_parts_in_the_folder_of_the_model_and_of_other_ids(pretrained, tmp_path,
     assert run("abcdef", 2) == 6
     rows = [json.loads(line)["id"] for line in (model / "v.jsonl").read_text().splitlines()]
     assert rows == list("abcdef")
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("reading", [None, "late:4"])
+def test_errors_count_texts_in_all_parts(pretrained, finetuned, tmp_path, reading):
+    """Not in the part, or the shard, in which they are found."""
+    texts = [*TEXTS[:9], "w1 \ud800", *TEXTS[9:]]
+    suffix = ".jsonl" if reading else ".npy"
+    for options in (
+        {},
+        {"shard": "2/2"},
+        {"output": tmp_path / f"v{suffix}", "part_size": 4},
+        {"output": tmp_path / f"w{suffix}", "part_size": 2, "shard": "2/2"},
+    ):
+        with pytest.raises(ValueError, match="^Text 9 has half a surrogate pair"):
+            embed(pretrained, texts, reading=reading, verbose=0, **options)
+        if "output" in options:
+            options["output"] = options["output"].with_suffix(".predicted.jsonl")
+        with pytest.raises(ValueError, match="^Text 9 has half a surrogate pair"):
+            predict(finetuned, texts, verbose=0, **options)

@@ -52,6 +52,10 @@ class CodedVectors:
             found = np.unpackbits(found, axis=1, count=self.width).astype("float32") * 2 - 1
         return found.astype("float32") * self.scales[rows, None]
 
+    def kinds(self, rows):
+        """How many different codes some rows have."""
+        return len(np.unique(self.codes[rows], axis=0))
+
     @property
     def shape(self):
         return (len(self.codes), self.width)

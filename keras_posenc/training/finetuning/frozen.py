@@ -17,6 +17,7 @@ from keras_posenc.training.finetuning.linear import LINKS, fit_linear
 from keras_posenc.training.finetuning.trainer import Trainer, text_model_of
 from keras_posenc.training.optimizer_settings import Optimizer
 from keras_posenc.training.progress import printer
+from keras_posenc.training.trainable import parts_of
 
 ENCODER = re.compile(r"encoder(?::(\d+))?")
 WHOLE = 512  # tokens of a chunk, if the model has as many positions
@@ -24,8 +25,8 @@ WHOLE = 512  # tokens of a chunk, if the model has as many positions
 
 def is_frozen(freeze):
     """Whether all of the encoder stays as it is."""
-    (freeze,) = freeze if isinstance(freeze, list) and len(freeze) == 1 else (freeze,)
-    return isinstance(freeze, str) and ENCODER.fullmatch(freeze) is not None
+    parts = parts_of(freeze)
+    return len(parts) == 1 and isinstance(parts[0], str) and ENCODER.fullmatch(parts[0]) is not None
 
 
 def check_frozen(recipe, given):
@@ -127,7 +128,7 @@ class FrozenTrainer(Trainer):
 
 def _chunks(freeze):
     """The size of the chunks that is given, or None."""
-    size = ENCODER.fullmatch(*freeze if isinstance(freeze, list) else [freeze])[1]
+    size = ENCODER.fullmatch(*parts_of(freeze))[1]
     return None if size is None else int(size)
 
 
