@@ -100,13 +100,10 @@ def features_of(model):
 
 
 def as_backbone(model):
-    """An encoder, with its extended positions and its encodings, for the tasks of KerasHub.
+    """Returns an encoder, with its extended positions and encodings, as an `EncoderBackbone`.
 
     Args:
         model: a model of `build_transformer_model`. It shares its weights with the backbone.
-
-    Returns:
-        `EncoderBackbone`.
 
     Raises:
         ImportError: without keras-hub.

@@ -36,7 +36,7 @@ def open_model(
     ignore=None,
     adapter=None,
 ):
-    """Builds a model with everything in a checkpoint, heads included, to convert or save.
+    """Returns a model with everything in a checkpoint, heads included, to convert or save.
 
     Args:
         checkpoint: str. Path of the weights, or of a directory with weights and config.
@@ -48,9 +48,6 @@ def open_model(
         ignore: list of str. Patterns of tensors to leave out, such as cls.chain.*
         adapter: str. Directory of a LoRA adapter in PEFT's format, which is merged into the
             weights.
-
-    Returns:
-        A functional `keras.Model` from `build_transformer_model`.
 
     Raises:
         FileNotFoundError: if the weights or the config are missing.

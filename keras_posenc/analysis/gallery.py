@@ -46,10 +46,7 @@ def facts(encoding):
 
 
 def encoding_table():
-    """Formats `facts` of all `ENCODINGS` as a Markdown table, each with its default arguments.
-
-    Returns:
-        str, one row per encoding.
+    """Returns `facts` of all `ENCODINGS`, with their defaults, as the rows of a Markdown table.
 
     Example:
 
@@ -76,13 +73,10 @@ def encoding_table():
 
 
 def describe_encoding(name):
-    """Formats an encoding for a terminal: signature, docstring, and `facts` with the defaults.
+    """Returns an encoding as lines of text: signature, docstring, and `facts` with the defaults.
 
     Args:
         name: a name of `ENCODINGS`.
-
-    Returns:
-        str of several lines.
 
     Example:
 

@@ -13,7 +13,7 @@ from keras_posenc.metrics.scores import unit_rows
 
 
 def position_similarity(embedding, positions, centred=True):
-    """Cosine similarity of the rows of an absolute position embedding.
+    """Returns the cosines (P, P) of the rows of an absolute position embedding.
 
     cos(p_s - m, p_t - m) with m the mean row: what all rows share carries no position.
 
@@ -21,9 +21,6 @@ def position_similarity(embedding, positions, centred=True):
         embedding: a built absolute embedding, or an array (positions, D).
         positions: 1-D array of ids; fractions only where the embedding takes them.
         centred: bool. Whether the mean row is subtracted first.
-
-    Returns:
-        (P, P) array, 1 on the diagonal.
 
     Example:
 
@@ -112,15 +109,12 @@ def decay_curve(encodings, length, num_heads=8, head_size=64, causal=True):
 
 
 def entropy(weights):
-    """Entropy of attention weights over their last axis, in nats: -sum_j a_j ln a_j.
+    """Returns the entropy of attention weights over their last axis, in nats: -sum_j a_j ln a_j.
 
     exp(entropy) is the effective number of keys that share the attention.
 
     Args:
         weights: array (..., T) of weights that sum to 1.
-
-    Returns:
-        float64 array (...).
 
     Example:
 

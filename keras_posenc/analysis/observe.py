@@ -40,14 +40,11 @@ def attention_inputs(model, inputs):
 
 
 def entropy_by_layer(model, inputs, causal=False):
-    """Entropy of the attention of each layer, averaged over the queries.
+    """Returns the entropy (layers, heads) of attention in nats, averaged over the queries.
 
     Args:
         model, inputs: as in `attention_inputs`.
         causal: bool. Whether the model attends causally.
-
-    Returns:
-        (layers, heads) array, in nats.
 
     Example:
 
@@ -143,7 +140,7 @@ def rotary_terms(q, k, query_bias, key_bias, rotary=None):
 
 
 def rotary_terms_of(layer, states):
-    """Computes `rotary_terms` of an attention layer with a rotary encoding.
+    """Returns `rotary_terms` of an attention layer with a rotary encoding.
 
     The biases are the sum of those of its projections (of a `GatedAttentionUnit` the offsets of
     queries and keys) and those of its rotary encoding. A norm of heads takes the former in.
@@ -151,9 +148,6 @@ def rotary_terms_of(layer, states):
     Args:
         layer: a built `PositionalAttention`.
         states: (B, T, E) array of hidden states; see `attention_inputs`.
-
-    Returns:
-        dict, as `rotary_terms`.
 
     Example:
 

@@ -35,10 +35,7 @@ _STYLE = {
 
 
 def require_matplotlib():
-    """Imports Matplotlib; the error has the command that installs it.
-
-    Returns:
-        The module `matplotlib`.
+    """Returns the module `matplotlib`; the error has the command that installs it.
 
     Raises:
         ImportError: if Matplotlib is not installed.

@@ -87,37 +87,28 @@ class Embedder(abc.ABC):
 
     @abc.abstractmethod
     def encode(self, texts, side, verbose="auto"):
-        """Computes the vectors of texts of a side.
+        """Computes the vectors of texts of a side, as `encode_documents`.
 
         Args:
             texts: list of str.
             side: str, "query" or "document".
             verbose: as in `TextModel.predict`.
-
-        Returns:
-            as `encode_documents`.
         """
 
     @abc.abstractmethod
     def similarity(self, queries, documents):
-        """Scores every document for every query.
+        """Scores every document for every query: (Q, N), in float32.
 
         Args:
             queries, documents: what `encode_queries` and `encode_documents` return.
-
-        Returns:
-            (Q, N) float32 array.
         """
 
     @abc.abstractmethod
     def save(self, directory):
-        """Writes the model as it was read; an extended table of positions becomes plain rows.
+        """Writes the model as it was read, an extended table as plain rows; returns the paths.
 
         Args:
             directory: str or path; created if missing.
-
-        Returns:
-            list of the paths written.
         """
 
     def rank(self, query, documents, top_k=None, verbose="auto"):

@@ -71,9 +71,6 @@ class Vectors:
         Args:
             path: str or path of a .npy, .npz, .jsonl or .parquet file.
 
-        Returns:
-            `Vectors`.
-
         Raises:
             FileNotFoundError: if there is no such file.
             ImportError: if it is a .parquet file and pyarrow is not installed.
@@ -87,13 +84,10 @@ class Vectors:
 
     @classmethod
     def of(cls, found):
-        """Vectors in memory, numbered from 1.
+        """`Vectors` in memory, numbered from 1.
 
         Args:
             found: what `embed` returned, a path of a file, or `Vectors`.
-
-        Returns:
-            `Vectors`.
 
         Raises:
             FileNotFoundError: if it is a path and there is no such file.
@@ -127,14 +121,11 @@ class Vectors:
         return {name: settings[name] for name in settings if name not in ("prompt", "reading")}
 
     def open_embedder(self, directory, **arguments):
-        """Opens the model that made the vectors, as it was opened then, for queries to them.
+        """Opens the `Embedder` that made the vectors, as it was then, for queries to them.
 
         Args:
             directory: str or path.
             **arguments: of `open_embedder`. They count before those of the record.
-
-        Returns:
-            `Embedder`.
 
         Example:
 
@@ -195,7 +186,7 @@ class Vectors:
         write_vectors(path, found, (self.name, ids))
 
     def coded(self, kind):
-        """The same vectors in fewer bytes, for a search in two passes.
+        """The same `Vectors` in fewer bytes, for a search in two passes.
 
         The codes find ten times as many vectors as are asked for, at least 100, and the exact
         vectors, which stay in their file if they are an .npy file, order these. Scores are exact
@@ -203,9 +194,6 @@ class Vectors:
 
         Args:
             kind: str. "int8", a quarter of the bytes, or "bits", a thirty-second.
-
-        Returns:
-            `Vectors`.
 
         Example:
 
@@ -272,13 +260,10 @@ class Vectors:
         return found
 
     def scores(self, queries, normalize=True):
-        """Scores all vectors for each query.
+        """Scores all vectors for each query: an array (Q, N).
 
         Args:
             queries, normalize: as in `search`.
-
-        Returns:
-            (Q, N) float array.
         """
         vectors = self.values
         if isinstance(vectors, MultiVectors):
@@ -320,13 +305,10 @@ def _check_dense(found, where):
 
 
 def describe_vectors(found):
-    """Describes what `embed` returned in a few words.
+    """Returns a description of what `embed` returned in a few words.
 
     Args:
         found: array, `ChunkVectors`, `MultiVectors` or `SparseVectors`.
-
-    Returns:
-        str.
 
     Example:
 

@@ -74,14 +74,11 @@ class Optimizer(Settings):
 
     @classmethod
     def of(cls, given):
-        """Returns the optimizer that a value describes.
+        """Returns the optimizer, an `Optimizer` or one of Keras, that a value describes.
 
         Args:
             given: None for the default, an `Optimizer`, a str such as "lion" or "adamw:2e-5", or a
                 `keras.optimizers.Optimizer`.
-
-        Returns:
-            `Optimizer`, or the given optimizer of Keras.
 
         Example:
 
@@ -112,14 +109,11 @@ class Optimizer(Settings):
         return dataclasses.replace(self, learning_rate=rate, weight_decay=decay)
 
     def make(self, model, steps):
-        """Makes the optimizer of Keras for a run of so many steps; it is not built yet.
+        """Returns the optimizer of Keras for a run of so many steps; it is not built yet.
 
         Args:
             model: a built `keras.Model`.
             steps: int.
-
-        Returns:
-            `keras.optimizers.Optimizer`.
         """
         rate = SCHEDULES[self.schedule](self.learning_rate, steps, int(self.warmup * steps))
         if self.name == "adamw":

@@ -20,7 +20,7 @@ PREFIX = "predicted_"
 
 
 def predictions_table(predictions, source=None, form="tsv", shard=None):
-    """Formats predictions with a header and the id of each row, to be read or piped on.
+    """Returns predictions as text with a header and the id of each row, to be read or piped on.
 
     Args:
         predictions: list. What `predict` returns.
@@ -29,9 +29,6 @@ def predictions_table(predictions, source=None, form="tsv", shard=None):
         form: str. With "tsv", a cell that a spreadsheet would run as a formula is preceded by an
             apostrophe. With "jsonl", there is an object per row with the whole prediction.
         shard: str or None. The `shard` of `predict`.
-
-    Returns:
-        str.
 
     Raises:
         FileNotFoundError: if `source` is a path without a file.

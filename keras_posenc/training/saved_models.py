@@ -18,7 +18,7 @@ from keras_posenc.training.text_model import FIELDS, TextModel, check_chunks
 
 
 def load_text_model(directory, max_length=None, token_budget=None, chunks=None, pool=None):
-    """Loads what `TextModel.save` or `finetune` wrote.
+    """Returns the `TextModel` that `TextModel.save` or `finetune` wrote.
 
     Args:
         directory: str or path.
@@ -26,9 +26,6 @@ def load_text_model(directory, max_length=None, token_budget=None, chunks=None, 
         token_budget: int or None. Maximum tokens in a batch; default as saved.
         chunks: int or None. As in `TextModel`; default as saved, or None if `max_length` is given.
         pool: str or None. As in `TextModel`; default as saved, or "mean" if `chunks` is given.
-
-    Returns:
-        `TextModel`.
 
     Raises:
         FileNotFoundError: if the directory or a file in it is missing.
@@ -48,14 +45,11 @@ def load_text_model(directory, max_length=None, token_budget=None, chunks=None, 
 
 
 def load_finetuned(directory, max_length=None, token_budget=None, chunks=None, pool=None):
-    """Loads a model that `finetune` saved.
+    """Returns the `TextModel`, with its task, that `finetune` saved.
 
     Args:
         directory: str or path, the `output` of `finetune`.
         max_length, token_budget, chunks, pool: as in `load_text_model`.
-
-    Returns:
-        A `TextModel` with a task.
 
     Raises:
         FileNotFoundError: if `directory` does not exist or lacks a file.

@@ -106,15 +106,12 @@ class Noam(keras.optimizers.schedules.LearningRateSchedule):
 
 
 def cosine_warmup(peak, total_steps, warmup_steps=0):
-    """Keras' CosineDecay with a linear warm-up whose first step does not have rate 0.
+    """Returns Keras' `CosineDecay` with a linear warm-up whose first step does not have rate 0.
 
     Args:
         peak: float. The highest rate, reached at step `warmup_steps`.
         total_steps: int. All steps of the training; the rate reaches 0 after the last.
         warmup_steps: int. Less than `total_steps`.
-
-    Returns:
-        A `keras.optimizers.schedules.CosineDecay`.
 
     Example:
 

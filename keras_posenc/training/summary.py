@@ -123,13 +123,10 @@ def _tokens(group):
 
 @of_metrics
 def pretrain_summary(metrics):
-    """Formats the main numbers of `pretrain` as a table.
+    """Returns the main numbers of `pretrain` as a table.
 
     Args:
         metrics: dict, as `pretrain` returns.
-
-    Returns:
-        str.
 
     Example:
 
@@ -154,13 +151,10 @@ def pretrain_summary(metrics):
 
 @of_metrics
 def stretch_summary(report):
-    """Formats the main numbers of `stretch` as a table.
+    """Returns the main numbers of `stretch` as a table.
 
     Args:
         report: dict, as `stretch` returns.
-
-    Returns:
-        str.
 
     Example:
 
@@ -189,13 +183,10 @@ def stretch_summary(report):
 
 @of_metrics
 def contextual_summary(report):
-    """Formats the main numbers of `contextualize` as a table.
+    """Returns the main numbers of `contextualize` as a table.
 
     Args:
         report: dict, as `contextualize` returns.
-
-    Returns:
-        str.
 
     Example:
 
@@ -242,16 +233,13 @@ def left_out_summary(left_out):
 
 
 def to_tsv(predictions):
-    """Formats predictions one per line, with tabs between: of a classifier label and probability.
+    """Returns predictions as text, one per line, with tabs: of a classifier label and probability.
 
     A cell that begins with =, +, - or @ and is no number gets an apostrophe in front: a spreadsheet
     would run it as a formula. Control characters are escaped. `to_jsonl` keeps labels as they are.
 
     Args:
         predictions: what `predict` returns.
-
-    Returns:
-        str.
 
     Example:
 
@@ -263,13 +251,10 @@ def to_tsv(predictions):
 
 
 def to_jsonl(predictions):
-    """Formats predictions as JSON lines, with all their fields.
+    """Returns predictions as JSON lines, with all their fields.
 
     Args:
         predictions: what `predict` returns.
-
-    Returns:
-        str.
 
     Example:
 

@@ -120,15 +120,12 @@ class TextModel:
         return RowPerText() if self.task is None else TASKS[self.task]
 
     def batches(self, texts, labels=None, **options):
-        """Makes `TextBatches` of raw texts, encoded as in training.
+        """Makes `TextBatches` of raw texts, as in training, in a fixed order unless shuffled.
 
         Args:
             texts: list of str, or of what else the task takes.
             labels: list of str, or of what else the task takes, or None.
             **options: further arguments of `TextBatches`.
-
-        Returns:
-            `TextBatches`, in a fixed order unless `shuffle=True` is given.
         """
         read = {"max_length": self.max_length, "stride": self.stride}
         if self.chunks is not None:
@@ -200,14 +197,11 @@ class TextModel:
         return self.judged(texts, verbose)[0]
 
     def judged(self, texts, verbose="auto"):
-        """Computes the results for raw texts, and counts their tokens.
+        """Returns the results for raw texts, as `predict`, and the numbers of their tokens (N,).
 
         Args:
             texts: list of str, or of what else the task takes.
             verbose: as in `predict`.
-
-        Returns:
-            The results as `predict` returns them, and the number of tokens (N,) of each text.
         """
         longest = longest_length(self.model, self.chunks or self.max_length)
         batches = self.batches(texts, fixed_shapes=longest)

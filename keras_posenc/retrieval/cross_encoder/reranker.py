@@ -169,16 +169,13 @@ class Reranker(Embedder):
         return self.scores(self.logits(pairs, verbose))
 
     def logits(self, pairs, verbose="auto"):
-        """Computes the numbers that `predict` applies the activation to.
+        """Computes the numbers that `predict` applies the activation to, in the same shape.
 
         A sigmoid is 1.0 in float32 from a logit of about 17 on, so that pairs of equal scores may
         still have different logits. They are a teacher's scores for `MarginMSE`.
 
         Args:
             pairs, verbose: as in `predict`.
-
-        Returns:
-            float32 array of the shape that `predict` returns.
 
         Example:
 
@@ -246,13 +243,10 @@ class Reranker(Embedder):
         return save_as_read(self.model, self.tokenizer, length, files, directory, cuts=cuts)
 
     def scores(self, logits):
-        """Applies the activation to logits.
+        """Applies the activation to an array of logits.
 
         Args:
             logits: array of numbers.
-
-        Returns:
-            array of the same shape.
 
         Example:
 

@@ -130,7 +130,7 @@ class DenseEmbedder(Embedder, TextModel):
         return self.encode(texts, None, verbose)
 
     def encode(self, texts, side, verbose="auto", reading=None):
-        """Computes the vectors of texts of a side.
+        """Computes the vectors (N, D) of texts of a side, in float32, or their `ChunkVectors`.
 
         Args:
             texts: list of str.
@@ -139,9 +139,6 @@ class DenseEmbedder(Embedder, TextModel):
             verbose: as in `TextModel.predict`.
             reading: as in `DenseEmbedder`, of a kind with the same length. Default: as opened, and
                 for queries without late chunking.
-
-        Returns:
-            float32 array (N, D), or `ChunkVectors`.
         """
         if reading is None:
             reading = None if side == "query" and is_late(self.reading) else self.reading

@@ -140,7 +140,7 @@ class LateInteraction(Embedder):
         )
 
     def batches(self, groups, labels=None, **options):
-        """Makes the batches that `training_model` is fitted on.
+        """Makes the `TextBatches` that `training_model` is fitted on.
 
         Args:
             groups: list of tuples (query, document, further documents) of str, all of one size.
@@ -148,9 +148,6 @@ class LateInteraction(Embedder):
                 each other. Or `Labels`, such as `FloatLabels` of the scores of a teacher. Default:
                 the numbers of all texts, by their tokens, as `MaxSimRanking` takes them.
             **options: of `TextBatches`, such as `token_budget`, `shuffle` and `seed`.
-
-        Returns:
-            `TextBatches`.
 
         Example:
 

@@ -48,7 +48,7 @@ class MultiVectors:
 
 
 def maxsim(queries, documents, block_bytes=BLOCK_BYTES):
-    """Scores every document for every query by late interaction.
+    """Returns the scores (Q, N) of every document for every query by late interaction.
 
     score(q, d) = sum over the vectors i of q of the max over the vectors j of d of q_i . d_j.
 
@@ -59,9 +59,6 @@ def maxsim(queries, documents, block_bytes=BLOCK_BYTES):
         queries, documents: `MultiVectors`.
         block_bytes: int. Bytes of the products that are in memory at a time; one document is
             always allowed.
-
-    Returns:
-        (Q, N) float32 array.
 
     Example:
 

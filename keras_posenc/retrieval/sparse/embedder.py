@@ -75,14 +75,11 @@ class SparseEmbedder(Embedder):
         self.tokenizer, self.max_length, self.token_budget = tokenizer, length, token_budget
 
     def terms(self, vectors, top_k=10):
-        """The tokens with the largest weights.
+        """Lists the (token, weight) pairs of each text with the largest weights, the largest first.
 
         Args:
             vectors: `SparseVectors`.
             top_k: int. Tokens per text.
-
-        Returns:
-            list of lists of (token, weight), the largest first.
 
         Example:
 

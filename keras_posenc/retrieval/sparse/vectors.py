@@ -68,14 +68,11 @@ class SparseVectors:
 
     @classmethod
     def of(cls, weights, most=None):
-        """Makes sparse vectors of dense ones.
+        """Makes `SparseVectors` of dense ones.
 
         Args:
             weights: (N, V) array, not negative.
             most: int. Number of the largest weights to keep per row; None keeps all.
-
-        Returns:
-            `SparseVectors`.
         """
         weights = np.asarray(weights, "float32")
         if most is not None and most < weights.shape[1]:
@@ -95,13 +92,10 @@ class SparseVectors:
         return weights
 
     def products(self, others):
-        """Scores: the dot products with other vectors.
+        """Scores: the dot products with other vectors, (N, N of the others) in float32.
 
         Args:
             others: `SparseVectors` of the same vocabulary.
-
-        Returns:
-            (N, N of the others) float32 array.
         """
         if self.size != others.size:
             raise ValueError(
