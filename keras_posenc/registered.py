@@ -46,14 +46,8 @@ from keras_posenc.losses import (
     spans,
 )
 from keras_posenc.metrics import mean_loss
-from keras_posenc.models import (
-    model,
-    pooling,
-    span_logits,
-)
-from keras_posenc.models import (
-    similarity as similarity_model,
-)
+from keras_posenc.models import model, pooling, span_logits
+from keras_posenc.models import similarity as similarity_model
 from keras_posenc.models.generation import generator
 from keras_posenc.positions import learned, random, sinusoidal, stretched, structured
 from keras_posenc.retrieval.late_interaction import training_model

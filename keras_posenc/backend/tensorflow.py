@@ -418,10 +418,7 @@ def map_blocks(block, stacked, whole, carry, output_shape, dtype):
                     tape.watch(sources)
                     output, then = block(x[:cut], x[cut:], now, outputs[i])
                 grads = tape.gradient(
-                    [output, *then],
-                    sources,
-                    [upstream[i], *of_carry],
-                    unconnected_gradients="zero",
+                    [output, *then], sources, [upstream[i], *of_carry], unconnected_gradients="zero"
                 )
                 of_carry = map(tf.ensure_shape, grads[len(floats) :], carry_shapes)
                 grads = dict(zip(floats, grads, strict=False))

@@ -105,11 +105,7 @@ def drop_features(x, rate, seed):
         return torch.native_dropout(x, rate, True)[0]
 
 
-FUSED = [
-    SDPBackend.FLASH_ATTENTION,
-    SDPBackend.CUDNN_ATTENTION,
-    SDPBackend.EFFICIENT_ATTENTION,
-]
+FUSED = [SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]
 
 
 def fused_alone(wanted=True):

@@ -20,14 +20,8 @@ from fnmatch import fnmatchcase
 KINDS = {
     "table": {"embeddings": ("", [".weight"])},
     "dense": {"kernel": ("/kernel", [".weight.T"]), "bias": ("/bias", [".bias"])},
-    "norm": {
-        "gamma": ("/gamma", [".weight", ".gamma"]),
-        "beta": ("/beta", [".bias", ".beta"]),
-    },
-    "output": {
-        "kernel": ("/output_weights.T", [".weight.T"]),
-        "bias": ("/output_bias", [".bias"]),
-    },
+    "norm": {"gamma": ("/gamma", [".weight", ".gamma"]), "beta": ("/beta", [".bias", ".beta"])},
+    "output": {"kernel": ("/output_weights.T", [".weight.T"]), "bias": ("/output_bias", [".bias"])},
     "bias": {"bias": ("/output_bias", [".bias"])},
     "shared_table": {"table": (None, [".weight"])},
     "original": {"kernel": (None, [".weight.original.T"])},
@@ -43,10 +37,7 @@ KINDS = {
         "outer_bias": (None, [".down_proj_bias"]),
     },
     "short_convolution": {"conv_kernel": (None, [".weight.T"])},
-    "router": {
-        "router_kernel": (None, [".weight.T"]),
-        "router_bias": (None, [".bias"]),
-    },
+    "router": {"router_kernel": (None, [".weight.T"]), "router_bias": (None, [".bias"])},
     "sinks": {"logits": (None, [".sinks"])},
     "conv1d": {"kernel": (None, [".weight"]), "bias": (None, [".bias"])},
     # In KerasHub's presets a layer's variables have numbers.

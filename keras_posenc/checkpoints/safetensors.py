@@ -5,12 +5,7 @@ import math
 
 import numpy as np
 
-from keras_posenc.checkpoints.checkpoint import (
-    are_counts,
-    array_over,
-    is_shape,
-    numpy_dtype,
-)
+from keras_posenc.checkpoints.checkpoint import are_counts, array_over, is_shape, numpy_dtype
 from keras_posenc.checkpoints.quantized import REMEDY
 from keras_posenc.files.untrusted import MOST_JSON, parse_json, quote, shorten
 

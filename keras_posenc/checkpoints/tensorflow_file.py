@@ -8,13 +8,7 @@ import pathlib
 
 import numpy as np
 
-from keras_posenc.checkpoints.checkpoint import (
-    array_over,
-    is_count,
-    is_shape,
-    mapped,
-    numpy_dtype,
-)
+from keras_posenc.checkpoints.checkpoint import array_over, is_count, is_shape, mapped, numpy_dtype
 from keras_posenc.checkpoints.leveldb import read_message, read_table, unmasked
 from keras_posenc.files.untrusted import (
     check_file,

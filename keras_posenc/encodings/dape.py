@@ -47,11 +47,7 @@ class DAPE(Encoding):
     reads_keys = False
 
     def __init__(
-        self,
-        bias: str = "kerple",
-        bias_arguments: dict | None = None,
-        units: int = 32,
-        **kwargs,
+        self, bias: str = "kerple", bias_arguments: dict | None = None, units: int = 32, **kwargs
     ):
         super().__init__(**kwargs)
         self.bias_kind = checks.choice("bias", bias, tuple(BIASES))

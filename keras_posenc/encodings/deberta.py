@@ -11,10 +11,7 @@ from keras_posenc import backend
 from keras_posenc.arguments import checks
 from keras_posenc.arguments.hints import Initializer
 from keras_posenc.encodings.base import Encoding, Execution
-from keras_posenc.encodings.relative import (
-    NORMAL,
-    whole_distance,
-)
+from keras_posenc.encodings.relative import NORMAL, whole_distance
 from keras_posenc.maps.columns import band
 from keras_posenc.maps.diagonals import (
     diagonal_distances,

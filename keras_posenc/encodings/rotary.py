@@ -12,13 +12,7 @@ from keras_posenc.arguments import checks
 from keras_posenc.arguments.hints import Initializer
 from keras_posenc.backend.shared_pass import shared
 from keras_posenc.encodings.base import Encoding
-from keras_posenc.encodings.ladder import (
-    BY_LENGTH,
-    Ladder,
-    checked_sections,
-    checked_size,
-    one_of,
-)
+from keras_posenc.encodings.ladder import BY_LENGTH, Ladder, checked_sections, checked_size, one_of
 from keras_posenc.encodings.rope_scaling import arguments_in, read_scaling
 from keras_posenc.maps.grid import Grid
 from keras_posenc.positions import consecutive

@@ -34,12 +34,7 @@ class FeedForward(Configured, keras.layers.Layer):
     """
 
     def __init__(
-        self,
-        units,
-        activation="relu",
-        use_bias=True,
-        kernel_initializer="glorot_uniform",
-        **kwargs,
+        self, units, activation="relu", use_bias=True, kernel_initializer="glorot_uniform", **kwargs
     ):
         super().__init__(**kwargs)
         checks.choice("use_bias", use_bias, (True, False, "output"))

@@ -13,11 +13,7 @@ if TYPE_CHECKING:
     )
     from keras_posenc.losses.passages import PassageRanking
     from keras_posenc.losses.ranking import ListwiseKL, MarginMSE, MaxSimRanking
-    from keras_posenc.losses.similarity import (
-        CoSENT,
-        CosineRegression,
-        MultipleNegativesRanking,
-    )
+    from keras_posenc.losses.similarity import CoSENT, CosineRegression, MultipleNegativesRanking
     from keras_posenc.losses.smoothed import SmoothedSparseCategoricalCrossentropy
     from keras_posenc.losses.spans import SpanCrossentropy
 

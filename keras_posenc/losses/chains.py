@@ -49,10 +49,7 @@ class ConditionalRandomFieldLoss(keras.losses.Loss):
     """
 
     def __init__(
-        self,
-        reduction="sum_over_batch_size",
-        name="conditional_random_field_loss",
-        dtype=None,
+        self, reduction="sum_over_batch_size", name="conditional_random_field_loss", dtype=None
     ):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
 
@@ -106,10 +103,7 @@ class MaximumEntropyMarkovLoss(keras.losses.Loss):
     """
 
     def __init__(
-        self,
-        reduction="sum_over_batch_size",
-        name="maximum_entropy_markov_loss",
-        dtype=None,
+        self, reduction="sum_over_batch_size", name="maximum_entropy_markov_loss", dtype=None
     ):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
         self._counted = Counted(autocast=False)

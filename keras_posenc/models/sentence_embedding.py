@@ -6,11 +6,7 @@ from keras_posenc.arguments import checks
 from keras_posenc.checkpoints.reader import open_checkpoint
 from keras_posenc.files.untrusted import shorten
 from keras_posenc.folders.folder import Folder
-from keras_posenc.folders.sentence_transformers import (
-    Module,
-    check_activation,
-    read_pooling,
-)
+from keras_posenc.folders.sentence_transformers import Module, check_activation, read_pooling
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads import features_of
 from keras_posenc.models.model import model_on
@@ -153,12 +149,7 @@ def _dropout(x, module, name, weights):
     return keras.layers.Dropout(rate, dtype="float32", name=name)(x)
 
 
-_MAKE = {
-    "Dense": _dense,
-    "LayerNorm": _layer_norm,
-    "Normalize": _normalized,
-    "Dropout": _dropout,
-}
+_MAKE = {"Dense": _dense, "LayerNorm": _layer_norm, "Normalize": _normalized, "Dropout": _dropout}
 
 
 def _arrays(module, names):

@@ -13,11 +13,7 @@ class _DigitPositionIds(Configured, keras.layers.Layer):
     """Ids of digits by their place in a number, shifted by a random offset in training."""
 
     def __init__(
-        self,
-        digit_token_ids: Sequence[int],
-        max_offset: int = 0,
-        seed: int | None = None,
-        **kwargs,
+        self, digit_token_ids: Sequence[int], max_offset: int = 0, seed: int | None = None, **kwargs
     ):
         kwargs["dtype"] = "int32"
         super().__init__(**kwargs)

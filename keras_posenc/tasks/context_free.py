@@ -152,8 +152,7 @@ class SolveEquation(ContextFree):
         unknown = left == self.unknown
         shape_fits = (tokens[:, -2] == self.equals) & (value < MODULUS) & (unknown.sum(1) == 1)
         self._require(
-            shape_fits & (left != self.equals).all(1),
-            "has one x, then = and a digit at its end",
+            shape_fits & (left != self.equals).all(1), "has one x, then = and a digit at its end"
         )
         # x stands once, with the sign that the difference of two values shows.
         tries = np.concatenate([np.where(unknown, 0, left), np.where(unknown, 1, left)])

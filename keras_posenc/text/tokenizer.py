@@ -112,13 +112,7 @@ class Tokenizer(Tokens):
         return self.encode_batch([first], pairs, max_length, truncate_from, offsets)[0]
 
     def encode_batch(
-        self,
-        texts,
-        pairs=None,
-        max_length=None,
-        truncate_from="right",
-        offsets=False,
-        **others,
+        self, texts, pairs=None, max_length=None, truncate_from="right", offsets=False, **others
     ):
         """Encodes many texts in parallel, on all cores.
 

@@ -64,9 +64,7 @@ HEADS = (
         "lm_predictions.lm_head.dense", "lm_predictions.lm_head.LayerNorm", "lm_predictions.lm_head"
     ),
     mlm(
-        "cls.predictions.transform.dense",
-        "cls.predictions.transform.LayerNorm",
-        "cls.predictions",
+        "cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions"
     ),
 )
 LEGACY, NEW = (

@@ -57,10 +57,7 @@ FAMILY = Family(
     },
     keys=("n_inner",),
     rates={"embd_pdrop": "dropout_rate"},
-    required={
-        "scale_attn_weights": (True, None),
-        "scale_attn_by_inverse_layer_idx": (False, None),
-    },
+    required={"scale_attn_weights": (True, None), "scale_attn_by_inverse_layer_idx": (False, None)},
     positions="table, causal",
     paper="https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf",
 )

@@ -48,10 +48,7 @@ V2 = Family(
                 f"{ATTENTION}/{part}": (f"@encoder.layer.{{i}}.attention.self.{part}", "dense")
                 for part in ("query", "key", "value")
             },
-            f"{ATTENTION}/attention_output": (
-                "@encoder.layer.{i}.attention.output.dense",
-                "dense",
-            ),
+            f"{ATTENTION}/attention_output": ("@encoder.layer.{i}.attention.output.dense", "dense"),
             f"{ATTENTION}-Norm": ("@encoder.layer.{i}.attention.output.LayerNorm", "norm"),
             **feed_forward(
                 "@encoder.layer.{i}.mlp",

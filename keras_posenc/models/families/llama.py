@@ -181,12 +181,7 @@ QWEN3 = dataclasses.replace(
     weights=llama_table(
         "qwen3", {"qwen3": "Qwen3", "bidirectional_pplx_qwen3": "PPLXQwen3"}, NORMS
     ),
-    defaults={
-        **CAUSAL,
-        "max_position": 32768,
-        "attention_head_size": 128,
-        "head_norm": True,
-    },
+    defaults={**CAUSAL, "max_position": 32768, "attention_head_size": 128, "head_norm": True},
     paper="https://arxiv.org/abs/2505.09388",
 )
 

@@ -57,10 +57,7 @@ FAMILY = Family(
                 "input_layernorm",
             ),
             f"{ATTENTION}/encoding_1": (f"{BLOCK}.self_attn", "sinks"),
-            FEED_FORWARD: [
-                (f"{BLOCK}.mlp.experts", "experts"),
-                (f"{BLOCK}.mlp.router", "router"),
-            ],
+            FEED_FORWARD: [(f"{BLOCK}.mlp.experts", "experts"), (f"{BLOCK}.mlp.router", "router")],
             f"{FEED_FORWARD}-Norm": (f"{BLOCK}.post_attention_layernorm", "norm"),
             "Final-Norm": ("@norm", "norm"),
             "Token-Output": ("score", "dense"),

@@ -95,12 +95,7 @@ MPNET = Family(
         classes={"mpnet": "MPNet"},
     ),
     configure=with_buckets,
-    defaults={
-        "hidden_act": "gelu",
-        "segment_vocab_size": 0,
-        "pad_token_id": 1,
-        "mlm_act": "gelu",
-    },
+    defaults={"hidden_act": "gelu", "segment_vocab_size": 0, "pad_token_id": 1, "mlm_act": "gelu"},
     keys=("relative_attention_num_buckets",),
     heads=heads(),
     positions="table, padding not counted; T5's buckets",

@@ -3,13 +3,7 @@
 from keras_posenc.files.untrusted import quote
 
 ORIGINAL = "original_max_position_embeddings"
-ROPE_KEYS = (
-    "rope_theta",
-    "rope_scaling",
-    "rope_parameters",
-    "partial_rotary_factor",
-    ORIGINAL,
-)
+ROPE_KEYS = ("rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor", ORIGINAL)
 
 
 def rotary(config, base=10000.0, layout="half", kind=None, default=None, read=()):

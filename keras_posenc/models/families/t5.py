@@ -46,10 +46,7 @@ def _table(inner):
         },
         prefixes=("", "transformer."),
         copies={"Embedding-Token/embeddings": ["encoder.embed_tokens.weight"]},
-        unused={
-            "decoder.*": "the decoder",
-            "lm_head.weight": "the decoder's head",
-        },
+        unused={"decoder.*": "the decoder", "lm_head.weight": "the decoder's head"},
         classes={"t5": "T5Encoder", "mt5": "MT5Encoder"},
     )
 
@@ -86,10 +83,7 @@ FAMILY = Family(
         "mlm_bias": False,
         "position_table": False,
     },
-    keys=(
-        "relative_attention_num_buckets",
-        "relative_attention_max_distance",
-    ),
+    keys=("relative_attention_num_buckets", "relative_attention_max_distance"),
     # Of a whole model the encoder is read.
     required={"is_encoder_decoder": None, "tie_word_embeddings": None},
     positions="T5's buckets",

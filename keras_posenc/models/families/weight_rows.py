@@ -5,14 +5,7 @@ Scopes are Hugging Face's, with "@" for a table's prefix and "{i}" for the numbe
 
 import dataclasses
 
-from keras_posenc.checkpoints.names import (
-    BERT,
-    NOT_WEIGHTS,
-    OTHER_HEADS,
-    TASK_LAYERS,
-    Cut,
-    Table,
-)
+from keras_posenc.checkpoints.names import BERT, NOT_WEIGHTS, OTHER_HEADS, TASK_LAYERS, Cut, Table
 
 ATTENTION = "Transformer-{i}-MultiHeadSelfAttention"
 CONVOLUTION = "Transformer-{i}-ShortConvolution"

@@ -133,11 +133,7 @@ class Beams(Search):
         score, best = ops.top_k(ops.where(ends, NEVER, score), beams)
         rows = ops.reshape(ops.take_along_axis(rows, best, axis=1), (-1,))
         texts = ops.take_along_axis(texts, best[..., None], axis=1)
-        state = {
-            **state,
-            "score": score,
-            "tokens": ops.reshape(texts, (-1, settings.max_length)),
-        }
+        state = {**state, "score": score, "tokens": ops.reshape(texts, (-1, settings.max_length))}
         if "seen" in state:
             tokens = ops.reshape(ops.take_along_axis(token, best, axis=1), (-1,))
             state["seen"] = self._noted(ops.take(state["seen"], rows, axis=0), tokens)
