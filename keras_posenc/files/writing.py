@@ -134,7 +134,7 @@ def temporary_folder(parent):
         while folder is None or not folder.exists():
             folder = pathlib.Path(tempfile.mkdtemp(prefix=PARTIAL, dir=parent))
             with contextlib.suppress(FileNotFoundError):
-                locks.enter_context(_locked(folder))
+                locks.enter_context(alone(folder))
         try:
             yield folder
         finally:
@@ -145,7 +145,7 @@ def temporary_folder(parent):
 def clear_partials(folder):
     """Removes the temporary folders of processes that were killed."""
     for path in filter(is_partial, folder.glob(f"{PARTIAL}*")):
-        with contextlib.suppress(BlockingIOError, FileNotFoundError), _locked(path, wait=False):
+        with contextlib.suppress(BlockingIOError, FileNotFoundError), alone(path, wait=False):
             shutil.rmtree(path, ignore_errors=True)
 
 
@@ -154,14 +154,10 @@ def is_partial(path):
     return bool(DRAWN.fullmatch(path.name)) and is_folder(path)
 
 
-def alone(folder):
-    """A context in which no other process or thread that asks for the same is in this folder."""
-    return _locked(folder)
-
-
 @contextlib.contextmanager
-def _locked(folder, wait=True):
-    """Locks a folder. BlockingIOError is raised if it is locked already and `wait` is False."""
+def alone(folder, wait=True):
+    """In it, no other process or thread that asks for the same is in this folder; without `wait`,
+    BlockingIOError is raised where one is."""
     if fcntl is None:
         yield
         return

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import io
 import os
 
@@ -223,11 +222,8 @@ def _computing(opening, side, devices):
 
 def _encoding(opening, side):
     """A function from texts to their vectors."""
-    return functools.partial(_encode, opening.open(), side)
-
-
-def _encode(embedder, side, texts, verbose, **more):
-    return embedder.encode(texts, side, verbose, **more)
+    embedder = opening.open()
+    return lambda texts, verbose, **more: embedder.encode(texts, side, verbose, **more)
 
 
 def _header(count, width):
