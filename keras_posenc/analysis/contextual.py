@@ -80,8 +80,7 @@ def write_contextual_report(directory, path=None, title="Contextual training rep
 
 
 def verdict(report):
-    """What was found far from the name, before and after, and what it cost; then a remedy, if one
-    is needed."""
+    """What was found far from the name, before and after, and what it cost; then a remedy."""
     far = [row for row in report["found"] if row["tokens"] > 512] or report["found"]
     windows, trained = (sum(row[way] for row in far) / len(far) for way in ("windows", "trained"))
     similarity, cosine = (report["sentences"][key] for key in ("similarity", "agreement"))

@@ -323,8 +323,7 @@ def _range(more_than, up_to):
 
 @styled
 def length_histogram(figure, series, marks=()):
-    """Draws results of `length_histogram` by name, on a logarithmic scale, with lines where texts
-    are truncated."""
+    """Draws results of `length_histogram` by name, with lines where texts are truncated."""
     axes = figure.subplots()
     for index, (name, histogram) in enumerate(series.items()):
         axes.stairs(

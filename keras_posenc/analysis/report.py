@@ -47,8 +47,7 @@ class FinetuneRun:
 
 
 def read_run(directory, name=None):
-    """Reads what `finetune` left in `directory`; FileNotFoundError if it holds no finished
-    fine-tuning."""
+    """Reads what `finetune` left in `directory`, which must be finished."""
     directory = pathlib.Path(directory)
     return FinetuneRun(
         name or directory.resolve().name,
@@ -259,8 +258,7 @@ NOT_JUDGED = (
 
 
 def verdict(run):
-    """Judges a `FinetuneRun` by the score that matters most on documents that it was not trained
-    on."""
+    """Judges a `FinetuneRun` by the score that matters most on documents that are new to it."""
     if not run.judged:
         return NOT_JUDGED
     role, metrics = run.judged

@@ -118,8 +118,7 @@ def both(*expectations):
 
 
 def checked(path, value, expected, remedy="Restore or delete it."):
-    """Returns a value that was read from a file if it is as expected; `remedy` is the end of the
-    error."""
+    """Returns a value that was read from a file if it is as expected; an error ends in `remedy`."""
     try:
         expected(value, "")
     except ValueError as error:

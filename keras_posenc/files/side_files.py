@@ -38,8 +38,7 @@ def check_file_is_ours(path, is_ours):
 
 
 def check_folder_is_ours(folder, names):
-    """Refuses to write into a folder, if it is there, that holds other files than the library's
-    `names`."""
+    """Refuses to write into a folder that holds other files than the library's `names`."""
     if not os.path.lexists(folder):
         return
     if not is_folder(folder):

@@ -143,8 +143,7 @@ def read_object(path, folder):
 
 
 def parse_json(data, nan=False):
-    """Parses a JSON text in UTF-8; `nan`: NaN and Infinity, which Python writes and JSON lacks, are
-    numbers."""
+    """Parses a JSON text in UTF-8; with `nan`, NaN and Infinity are numbers, as Python has them."""
     constant = float if nan else _constant
     text = data.decode("utf-8-sig")
     try:

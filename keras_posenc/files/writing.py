@@ -204,8 +204,7 @@ def _flock(number, operation):
 
 
 def open_regular(path):
-    """Opens a file to read and write in binary, and creates it; a link or a pipe in its place is
-    refused."""
+    """Opens a file to read and write in binary, and creates it; refuses a link or a pipe."""
     flags = os.O_RDWR | os.O_CREAT | NO_LINK | getattr(os, "O_BINARY", 0)
     try:
         number = os.open(path, flags, 0o666)

@@ -57,8 +57,7 @@ def open_folder(path):
 
 
 def _fingerprint(folder):
-    """A hash of the weights of a model and its modules, the same for copies; None without such
-    files."""
+    """A hash of the weights of a model and its modules, the same for copies; None without files."""
     again = "opened" in vars(folder)
     opened, now = folder.opened, _seen_now(folder) if again else folder.opened
     if changed := [path for path in opened | now if opened.get(path) != now.get(path)]:

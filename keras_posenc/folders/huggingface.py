@@ -108,8 +108,7 @@ LONGEST = 255  # characters of a file's name
 
 
 def read_index(path):
-    """Which tensor of a sharded checkpoint lies in which file: names of files by tensor, and their
-    paths."""
+    """Which tensor of a sharded checkpoint lies in which file, and the paths of these."""
     data = read_bytes(path)
     try:
         places = parse_json(data)["weight_map"]

@@ -111,8 +111,7 @@ def replacing_together(folder):
 
 
 def write_files(directory, files):
-    """Writes files, a dict path -> bytes or str, into a directory, and the directories that they
-    lie in."""
+    """Writes files, a dict path -> bytes or str, into a directory, and their directories."""
     for name, content in files.items():
         make_folder((directory / name).parent)
         if isinstance(content, str):

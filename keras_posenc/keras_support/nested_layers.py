@@ -118,8 +118,7 @@ def _takes_inputs_alone(kind):
 
 
 def with_quantized_parts(config, layer, parts):
-    """The config of a layer, with the dtype policies of its quantized parts, which it creates with
-    `policy_of_part`."""
+    """The config of a layer, with the dtype policies of its parts, made with `policy_of_part`."""
     policy = layer.dtype_policy
     if not (_is_map(policy) or any(part.quantization_mode for part in parts)):
         return config

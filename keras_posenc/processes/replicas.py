@@ -7,8 +7,7 @@ from keras_posenc import backend
 
 
 def filled_size(count, multiple=None):
-    """The number of rows to which `count` rows are filled up: a multiple of a number, by default of
-    that of the replicas."""
+    """The number of rows filled up to a multiple, by default of the number of replicas."""
     return count + -count % (multiple or backend.row_multiple())
 
 

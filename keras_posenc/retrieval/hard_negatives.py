@@ -219,8 +219,8 @@ def _distinct(numbers, texts):
 
 
 def _vectors(model, directory, sides, prompts, options, verbose):
-    """Vectors of length 1 of queries and of candidates, each with the prompt of its side; `model`
-    has that of queries."""
+    """Vectors of length 1 of queries and candidates, with their prompts; `model` has that of
+    queries."""
     found = []
     for prompt, texts in zip(prompts, sides, strict=True):
         if prompt != prompts[0]:

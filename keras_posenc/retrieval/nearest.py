@@ -75,7 +75,7 @@ def lengths_of(vectors, rows=ROWS):
 
 
 def check_scores(scores, where, first=0):
-    """Raises ValueError if the scores (Q, N) of vectors, from the number `first` on, are not
+    """Raises ValueError unless the scores (Q, N) of vectors, from the number `first` on, are
     finite."""
     if not np.isfinite(scores).all():
         number = first + int(np.flatnonzero(~np.isfinite(scores).all(axis=0))[0])

@@ -48,8 +48,7 @@ class Recipe:
 
     @classmethod
     def of(cls, arguments, **changes):
-        """Makes a recipe of `locals()` in the first line of a function, and of settings that
-        replace them."""
+        """Makes a recipe of `locals()` in the first line of a function, and of changes to them."""
         names = [name for name in arguments if name not in (*TEXTS, *RUN)]
         settings = {name: arguments[name] for name in names} | changes
         return cls(**{name: plain(value) for name, value in settings.items()})

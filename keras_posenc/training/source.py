@@ -92,8 +92,7 @@ FORMER_SOURCE = Former(("config", "tokenizer", "model", "ignore"), _former)
 
 
 def check_table(tokenizer, table):
-    """Refuses a tokenizer with tokens that a model's table, or a number of its rows, has no row
-    for."""
+    """Refuses a tokenizer with tokens that a model's table, or so many rows, have no row for."""
     if not isinstance(table, int):
         bounds = {ids.name: ids.bound for ids in id_inputs(table)}
         table = next((bounds[name] for name in bounds if name.endswith("token_ids")), None)

@@ -29,8 +29,7 @@ class CodedVectors:
 
     @classmethod
     def of(cls, vectors, kind):
-        """Codes vectors (N, D), which may be a memory map, as "int8" or "bits": only directions are
-        kept."""
+        """Codes the directions of vectors (N, D), also of a memory map, as "int8" or "bits"."""
         checks.choice("kind", kind, KINDS)
         codes, scales, width = [], [], vectors.shape[1]
         for first in range(0, len(vectors), ROWS):

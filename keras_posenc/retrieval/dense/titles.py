@@ -13,8 +13,7 @@ from keras_posenc.text.structure import headings_of, title_at, with_title
 
 
 def chunk_vectors(model, texts, reading, verbose):
-    """The `ChunkVectors` of texts, read as `LateChunks` or `Passages`, with a title per text, or
-    none."""
+    """The `ChunkVectors` of texts, read as `LateChunks` or `Passages`, with titles or without."""
     titles = _titles(reading, texts)
     spans = [
         _spans(number, text, title, model.tokenizer, reading)

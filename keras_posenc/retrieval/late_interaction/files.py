@@ -60,8 +60,7 @@ def is_stanford(folder):
 
 
 def read_late_interaction(folder):
-    """Reads the `Module`s of a directory of late interaction, the transformer first, and the two
-    `Side`s."""
+    """Reads the `Module`s of a directory of late interaction, and the two `Side`s."""
     if is_stanford(folder):
         transformer = Module("Transformer", folder, {})
         return [transformer, *_inline_modules(folder)], *_stanford(folder)
@@ -79,8 +78,7 @@ def read_late_interaction(folder):
 
 
 def files_of(folder, query, document):
-    """What lies around the transformer of a directory, with the lengths of two sides: path ->
-    bytes."""
+    """What lies around the transformer of a directory, a dict path -> bytes, with these lengths."""
     lengths = {"query_length": query.length, "document_length": document.length}
     if is_stanford(folder):
         settings = folder.json(METADATA)

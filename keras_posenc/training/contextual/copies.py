@@ -108,8 +108,7 @@ def draw_pair(corpus, subjects, rng):
 
 
 def passages_of(corpus, subject, pair, introduction, most, rng):
-    """At most so many passages of a subject behind an introduction, as lists of `Part`, often with
-    the sentence before."""
+    """At most so many passages of a subject behind an introduction, as lists of `Part`."""
     sentences, counts = corpus.sentences[subject.text], corpus.counts[subject.text]
     others = [each for each in pair if each is not subject]
     starts = [place for place in subject.starts if place > introduction]

@@ -108,8 +108,7 @@ class Corpus:
         return subject if subject.usable else None
 
     def apart(self, subject, other):
-        """The subject without the sentences that hold the other's name, or None if too few are
-        left."""
+        """The subject without sentences that hold the other's name; None if too few are left."""
         sentences = self.sentences[subject.text]
 
         def without(places):

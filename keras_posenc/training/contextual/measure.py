@@ -172,8 +172,7 @@ class Measure:
         return found.reshape(len(case.texts), len(case.passages), -1)
 
     def _teacher_features(self, text, start):
-        """Features in windows, of what stands in the windows of the passages, which begin at
-        `start`."""
+        """Features in windows, of what stands in those of the passages, which begin at `start`."""
         skipped = max(0, start - self.before - self.teacher.hop)
         read = self.teacher(text[skipped:])
         return np.concatenate([np.zeros((skipped, read.shape[-1]), read.dtype), read])

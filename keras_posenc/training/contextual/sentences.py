@@ -51,8 +51,7 @@ _UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
 
 
 def words_in(corpus):
-    """Lists, per text, the words in lower case that the other texts hardly have, best first, by
-    tf-idf."""
+    """Lists, per text, the words that the other texts hardly have, best first, by tf-idf."""
     counts = []
     for sentences in corpus:
         counts.append(collections.Counter(w for sentence in sentences for w in _words(sentence)))

@@ -283,8 +283,8 @@ class ContextualTraining:
 
 
 def _long_enough(corpus):
-    """The sentences of more than three words, or tokens where there are no spaces; all if none has
-    so many."""
+    """The sentences of more than three words, or tokens where no spaces are; all if none has so
+    many."""
     every = [
         (sentence, len(sentence.split()) if " " in sentence else tokens)
         for text in zip(corpus.sentences, corpus.counts, strict=True)

@@ -292,8 +292,8 @@ class Embed(FinetuneTask):
         return measure(vectors, groups, np.array(documents.labels), lengths)
 
     def _measure_passages(self, finetuned, documents):
-        """Where the passage of each query stands among those of all queries. One that is cut off is
-        not found."""
+        """Where the passage of each query stands among those of all; one that is cut off is not
+        found."""
         rows = self.encoded(documents.texts, finetuned)
         whole = [number for number, row in enumerate(rows) if row]
         vectors = np.zeros((len(rows), 2, finetuned.model.output_shape[-1]), "float32")

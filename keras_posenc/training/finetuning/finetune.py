@@ -206,8 +206,8 @@ def finetune(
 
 
 def _column_of(text, path):
-    """The column of the long texts to stretch by: that of the documents, if it is one; a .txt has
-    none."""
+    """The column of the long texts to stretch by: that of the documents, if it is one; none of a
+    .txt."""
     is_table = isinstance(path, (str, os.PathLike)) and pathlib.Path(path).suffix != ".txt"
     return text if is_table and isinstance(text, str) else None
 

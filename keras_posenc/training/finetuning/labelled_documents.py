@@ -84,8 +84,8 @@ def _columns(source):
 
 
 def check_names(labels, lines, role):
-    """Refuses what no file can hold and names that would be two classes by mistake; warns of names
-    that look the same."""
+    """Refuses what no file can hold and names that differ by mistake; warns of names that look
+    alike."""
     first = {}
     for names, line in zip(labels, lines, strict=True):
         for name in names:

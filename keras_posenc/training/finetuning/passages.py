@@ -143,8 +143,7 @@ _MODELS = weakref.WeakKeyDictionary()  # so that measuring does not compile agai
 
 
 def passage_model(embedder):
-    """A model on an embedder's weights, of inputs (B, 2, T): queries and documents with marks ->
-    vectors (B, 2 + N, D)."""
+    """A model on an embedder's weights, from ids (B, 2, T) with marks to vectors (B, 2 + N, D)."""
     if embedder not in _MODELS:
         (pooling,) = (each for each in embedder.layers if isinstance(each, MaskedPooling))
         features = keras.tree.flatten(pooling.input)[0]

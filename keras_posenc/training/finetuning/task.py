@@ -229,8 +229,7 @@ def by_text(batches, rows):
 
 
 def pooled(batches, outputs, pool):
-    """(N, ...): of each text the outputs of its chunks as one, by a name of `POOLS`; without
-    chunks, the outputs."""
+    """(N, ...): of each text the outputs of its chunks, if it has some, as one, by `POOLS`."""
     if len(outputs) == len(batches.lengths):
         return outputs
     parts = zip(by_text(batches, outputs), by_text(batches, batches.row_lengths), strict=True)

@@ -26,8 +26,7 @@ def task_of(given):
 
 
 def task_of_record(record):
-    """Returns the task that recipe.json has: its name, or with other settings than the defaults the
-    task."""
+    """Returns the task that recipe.json has: its name, or with settings of its own the task."""
     task = TASKS[record.get("task", "classify")]
     fields = [field.name for field in dataclasses.fields(task) if field.name in record]
     task = dataclasses.replace(task, **{name: record[name] for name in fields})
