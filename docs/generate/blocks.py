@@ -121,7 +121,8 @@ def _in_short(values, runs, published):
         return "–"
     low, mean, high = (100 * x for x in (min(values), statistics.fmean(values), max(values)))
     paper = published(runs[0])
-    return f"{mean:.0f} ({low:.0f} to {high:.0f})" + (f"; {paper:.0f}" if paper else "")
+    spread = f" ({low:.0f} to {high:.0f})" if len(values) > 1 else ""
+    return f"{mean:.0f}{spread}" + (f"; {paper:.0f}" if paper else "")
 
 
 def recovery(model):
