@@ -119,6 +119,10 @@ fuzz: $(INSTALLED)
 		PYTHONPATH=.:tests KERAS_BACKEND=$${run%:*} TF_CPP_MIN_LOG_LEVEL=3 $(QUICKLY) $(BIN)/python \
 			tests/attention_draws.py --seconds $${run#*:} --seed $$$$ --long 0.3 --table || exit; \
 	done
+	for backend in torch tensorflow jax; do \
+		PYTHONPATH=.:tests KERAS_BACKEND=$$backend TF_CPP_MIN_LOG_LEVEL=3 $(QUICKLY) $(BIN)/python \
+			tests/decoding_draws.py --seconds 300 --seed $$$$ || exit; \
+	done
 
 # A fine-tuning and a pretraining killed at each of their file operations, on each backend, for an hour.
 kills: $(INSTALLED)

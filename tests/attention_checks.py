@@ -26,14 +26,18 @@ def made(case):
     layer = PositionalAttention(**arguments, seed=5)
     shapes = [case.call[name].shape for name in ("query", "value")]
     layer.build(*shapes, case.call["key"].shape if "key" in case.call else None)
-    rng = np.random.default_rng(case.seed)
+    randomize(layer, np.random.default_rng(case.seed))
+    return layer
+
+
+def randomize(layer, rng):
+    """Draws weights that are nowhere neutral."""
     for weight in layer.trainable_variables:
         scale = 0.35 if weight.shape and len(weight.shape) == 3 else 0.25
         value = ops.convert_to_numpy(ops.cast(weight, "float32"))
         new = value + scale * rng.normal(size=value.shape)
         is_kernel = weight.path.split("/")[-2:][-1] == "kernel" and len(value.shape) == 3
         weight.assign(scale * rng.normal(size=value.shape) if is_kernel else new)
-    return layer
 
 
 def reference(layer, values, call, kept=None):

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from oracles_decoding import Search
 
 from keras_posenc import Generator, PositionalAttention
 from keras_posenc.models.generation.generator import SearchSettings
@@ -40,36 +41,6 @@ def test_a_search_for_short_texts_tries_the_next_length():
     assert generator.predict([[1]], verbose=0)[0, :3].tolist() == [2, 0, 0]
 
 
-def searched(table, settings):
-    """The best texts of a table (M, V, V) of logits by place and last token, from token 1: lists of
-    the n best, by the words of `Beams`."""
-
-    def rank(score, length):
-        return score / ((5 + length) / 6) ** settings.alpha
-
-    log_p = table - np.log(np.exp(table).sum(-1, keepdims=True))
-    going, ended = [(0.0, [])], []
-    for place in range(settings.max_length):
-        grown = [
-            (score + log_p[place, text[-1] if text else 1, token], [*text, token])
-            for score, text in going
-            for token in range(table.shape[-1])
-        ]
-        grown.sort(key=lambda each: -each[0])
-        for score, text in grown[: settings.beams]:
-            if text[-1] in settings.end_ids or place + 1 == settings.max_length:
-                ended.append((rank(score, place + 1), text))
-        going = [each for each in grown if each[1][-1] not in settings.end_ids][: settings.beams]
-        ended = sorted(ended, key=lambda each: -each[0])[: settings.beams]
-        if len(ended) >= settings.n and not any(
-            rank(going[0][0], length) > ended[settings.n - 1][0]
-            for length in (place + 1, settings.max_length)
-        ):
-            break
-    filler = [settings.filler] * settings.max_length
-    return [[*text, *filler][: settings.max_length] for _, text in ended[: settings.n]]
-
-
 @pytest.mark.once
 @pytest.mark.parametrize("beams", [2, 4])
 @pytest.mark.parametrize("end_ids", [(0,), (0, 3)])
@@ -91,4 +62,6 @@ def test_a_search_finds_the_texts_of_its_definition(beams, end_ids):
             if not bool(search.goes_on(place, state)):
                 break
         found = ops.convert_to_numpy(search.result(state))[0].tolist()
-        assert found == searched(table.astype("float64"), settings), seed
+        rows = table.astype("float64")
+        expected = Search(lambda text: rows[len(text), text[-1] if text else 1], settings).texts()  # noqa: B023
+        assert found == expected, seed
