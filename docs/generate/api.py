@@ -48,6 +48,15 @@ OPENINGS = {
     "analysis": "What encodings and models do with positions, as numbers and figures.",
     "adapters": "Models as parts of other libraries, each of which must be installed.",
 }
+# What a reader needs first: page, name, and what it does.
+FIRST = [
+    ("retrieval", "embed", "Makes vectors of documents, or of their passages."),
+    ("retrieval", "search", "Finds the nearest passages to a question."),
+    ("training", "contextualize", "Trains an embedder on your documents, without labels."),
+    ("training", "finetune", "Trains a pretrained encoder on labelled texts, long ones too."),
+    ("models", "build_transformer_model", "Opens a pretrained encoder as a Keras model."),
+    ("attention", "PositionalAttention", "An attention layer for your own model."),
+]
 # Name of a page -> its title, the module, and the names there.
 PAGES = {
     "attention": (
@@ -155,21 +164,25 @@ def _index(names):
     """A table of all names with their purpose, page by page."""
     parts = [
         "# API reference",
-        "Every public name, with its arguments, shapes, errors and an example. The "
-        "[guides](../guides/index.md) show what to use for which task.",
+        "This page lists every public name and links to its arguments, shapes, errors and "
+        "example. The [guides](../guides/index.md) show what to use for which task.",
+        "Start with these six:",
+        _table(FIRST),
     ]
     for name, found in names.items():
         title, module, _ = PAGES[name]
-        rows = [
-            f"| [`{each}`]({name}.md#{each.lower()}) | {_purpose(_thing(module, each))} |"
-            for each in found
-        ]
         parts += [
             f"## [{title}]({name}.md)",
             f"{OPENINGS[name]} In `{module}`.",
-            "\n".join(["| name | purpose |", "|---|---|", *rows]),
+            _table([(name, each, _purpose(_thing(module, each))) for each in found]),
         ]
     return "\n\n".join(parts) + "\n"
+
+
+def _table(rows):
+    """A row per name: page, name, purpose."""
+    lines = [f"| [`{name}`]({page}.md#{name.lower()}) | {what} |" for page, name, what in rows]
+    return "\n".join(["| name | purpose |", "|---|---|", *lines])
 
 
 def _page(name, found):

@@ -10,7 +10,7 @@ from keras_posenc.keras_support.configured import Configured
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class SharedTable(Configured, keras.layers.Layer):
-    """Holds one table for the encodings of several layers and emits it into their graph.
+    """One table that the encodings of several layers share.
 
     Each attention layer has an encoding with `shared=True`, which owns no table, and is called with
     `tables=[...]`. The table is a single weight; its gradient is the sum over the layers.
