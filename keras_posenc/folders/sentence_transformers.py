@@ -249,12 +249,7 @@ def read_pooling(module):
 
 def check_activation(name, folder):
     """The name in Keras of an activation that a directory names by its class in PyTorch."""
-    if not isinstance(name, str) or name not in ACTIVATIONS:
-        raise ValueError(
-            f"{folder}: the activation {quote(name)} is not supported; those are: "
-            f"{', '.join(ACTIVATIONS)}."
-        )
-    return ACTIVATIONS[name]
+    return _supported(folder, f"the activation {quote(name)}", name, ACTIVATIONS)
 
 
 def read_longest(module):
@@ -304,12 +299,7 @@ def read_similarity(folder, known):
     name = folder.settings.get("similarity_fn_name")
     if name is None:
         return next(iter(known.values()))
-    if not isinstance(name, str) or name not in known:
-        raise ValueError(
-            f"{folder}: similarity_fn_name={quote(name)} is not supported; those are: "
-            f"{', '.join(known)}."
-        )
-    return known[name]
+    return _supported(folder, f"similarity_fn_name={quote(name)}", name, known)
 
 
 def read_activation(folder):
@@ -321,6 +311,12 @@ def read_activation(folder):
         folder.config.get("sbert_ce_default_activation_function"),
     ]
     return next((name for name in candidates if name is not None), None)
+
+
+def _supported(folder, what, name, known):
+    if not isinstance(name, str) or name not in known:
+        raise ValueError(f"{folder}: {what} is not supported; those are: {', '.join(known)}.")
+    return known[name]
 
 
 def _other(folder, found, layout):
