@@ -7,18 +7,20 @@
 Every way ranks the same passages. BM25 is that of bm25s. MiniLM reads a passage alone, behind the
 title or the first sentence of its document, or in its document: in windows of 512 tokens, with more
 positions and log-n, without training, or trained by `contextualize` on book excerpts, without
-labels. A sum is of two vectors of length 1 of a passage, so it is one vector: behind its title, and
-in its document. Results go to benchmarks/results/natural.json, a row per collection, way and seed
-of the training; vectors are kept in build/natural, so that an interrupted run continues.
+labels. A sum is of two vectors of length 1 of a passage, so it is one vector: behind its title or
+in a window, and in its document. Licences and speeches are those of by_position.py, ranked by the
+best of their passages. Results go to benchmarks/results/natural.json, a row per collection, way and
+seed of the training; vectors are kept in build/natural, so that an interrupted run continues.
 """
 
+import dataclasses
 import functools
 import pathlib
 import re
 
 import numpy as np
 
-from benchmarks.retrieval.natural_texts import COLLECTIONS
+from benchmarks.retrieval.natural_texts import COLLECTIONS, DOCUMENTS
 from benchmarks.shared.data import CORPORA, MINILM
 from benchmarks.shared.intervals import half_width
 from benchmarks.shared.kept import Study, keys, markdown, options, write_lines
@@ -34,13 +36,24 @@ ALONE, TITLE, FIRST = "passage alone", "title + passage", "first sentence + pass
 HEADING = "heading + passage"
 WINDOWS, UNTRAINED = "windows of 512 tokens", "more positions, log-n, untrained"
 CONTEXTUAL = "trained by `contextualize`"
-READERS, IN_DOCUMENT = (WINDOWS, UNTRAINED, CONTEXTUAL), "in the document"
+READERS, IN_DOCUMENT, IN_WINDOWS = (WINDOWS, UNTRAINED, CONTEXTUAL), "in the document", "in windows"
 WORDS = {"BM25": ALONE, "BM25 on title + passage": TITLE}
-SUMS = {f"{TITLE}, summed with {reader}": reader for reader in READERS}
-ALONE_SUM = f"{ALONE}, summed with {CONTEXTUAL}"
-WAYS = [*WORDS, ALONE, FIRST, TITLE, WINDOWS, UNTRAINED, CONTEXTUAL, ALONE_SUM, *SUMS, HEADING]
 TITLE_CONTEXTUAL = f"{TITLE}, summed with {CONTEXTUAL}"
-OF_TRAINING = {CONTEXTUAL, ALONE_SUM, TITLE_CONTEXTUAL}
+BOTH = {reader: f"{reader}, summed with its windows" for reader in READERS[1:]}
+# Way -> its model, and the readings of a passage that it adds up.
+SUMS = {
+    ALONE: (WINDOWS, [ALONE]),
+    FIRST: (WINDOWS, [FIRST]),
+    TITLE: (WINDOWS, [TITLE]),
+    **{reader: (reader, [IN_DOCUMENT]) for reader in READERS},
+    f"{ALONE}, summed with {CONTEXTUAL}": (CONTEXTUAL, [ALONE, IN_DOCUMENT]),
+    **{way: (reader, [IN_WINDOWS, IN_DOCUMENT]) for reader, way in BOTH.items()},
+    **{f"{TITLE}, summed with {each}": (each, [TITLE, IN_DOCUMENT]) for each in READERS},
+    HEADING: (WINDOWS, [HEADING]),
+}
+WAYS = [*WORDS, *SUMS]
+OF_TRAINING = {way for way, (reader, _) in SUMS.items() if reader == CONTEXTUAL}
+OF_TITLES = {way for way in WAYS if any(each in way for each in (TITLE, FIRST, HEADING))}
 
 
 def main():
@@ -60,7 +73,7 @@ def main():
             name = f"contextual-{seed}-{steps}"
             folder = arguments.folder / f"{collection.replace(chr(39), '')}-{documents}"
             reading = Reading(texts, functools.partial(opened, name, seed, steps), folder, name)
-            scores = reading.scores(way)
+            scores = texts.ranked_by(reading.scores(way))
             found = [row[ranked] for row, ranked in zip(scores, texts.ranked, strict=True)]
             places = [int(np.flatnonzero(ranked == right)[0])
                       for ranked, right in zip(texts.ranked, texts.right, strict=True)]  # fmt: skip
@@ -84,7 +97,11 @@ def main():
         for way in arguments.ways:
             trained = way in OF_TRAINING
             every = keys(
-                collection=arguments.collections,
+                collection=[
+                    name
+                    for name in arguments.collections
+                    if name not in DOCUMENTS or way not in OF_TITLES
+                ],
                 documents=[arguments.documents],
                 way=[way],
                 seed=arguments.seeds if trained else [0],
@@ -126,13 +143,7 @@ class Reading:
             bm25 = bm25s.BM25()
             bm25.index([_words(text) for text in self._prepended(WORDS[way])], show_progress=False)
             return np.array([bm25.get_scores(_words(query)) for query in self.texts.queries])
-        reader, parts = WINDOWS, [way]
-        if way in READERS:
-            reader, parts = way, [IN_DOCUMENT]
-        elif way in SUMS:
-            reader, parts = SUMS[way], [TITLE, IN_DOCUMENT]
-        elif way == ALONE_SUM:
-            reader, parts = CONTEXTUAL, [ALONE, IN_DOCUMENT]
+        reader, parts = SUMS[way]
         vectors = sum(self._vectors(reader, part) for part in parts)
         return self._vectors(reader, "queries") @ vectors.T
 
@@ -142,7 +153,9 @@ class Reading:
         path = self.folder / name / f"{part.replace(' ', '-')}.npy"
         if not path.exists():
             model = self.opened(reader)
-            if part == IN_DOCUMENT:
+            if part in (IN_DOCUMENT, IN_WINDOWS):
+                near = part == IN_WINDOWS
+                model = dataclasses.replace(model, max_length=WINDOW) if near else model
                 vectors = self._in_documents(model)
             else:
                 texts = self.texts.queries if part == "queries" else self._prepended(part)

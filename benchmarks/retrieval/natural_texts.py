@@ -8,6 +8,7 @@ and headings are those of the source; no query is made by a model.
 import ast
 import collections
 import dataclasses
+import functools
 import html
 import json
 import pathlib
@@ -16,9 +17,12 @@ import sysconfig
 
 import numpy as np
 
+from benchmarks.retrieval.long_documents import CORPORA
 from benchmarks.shared.data import package_file
+from keras_posenc.retrieval import chunk_spans
 
 LENGTH, PASSAGE, APART = 2000, 96, 1000  # tokens, tokens, characters
+CHUNK = 256  # tokens of a passage of licences and speeches
 FEWEST = 3  # passages that a query ranks
 
 
@@ -30,8 +34,9 @@ class Collection:
         texts, titles: lists of str, per document.
         passages: list of (document, start, end, heading).
         queries: list of str.
-        right: list of int, the passage that a query asks for.
-        ranked: list of arrays of passages, among which it is found.
+        right: list of int, the passage that a query asks for, or the document.
+        ranked: list of arrays of passages, among which it is found, or of documents.
+        whole: bool. Whether documents are ranked, by the best of their passages.
     """
 
     texts: list
@@ -40,6 +45,7 @@ class Collection:
     queries: list
     right: list
     ranked: list
+    whole: bool = False
 
     def chunk(self, passage):
         document, start, end, _ = self.passages[passage]
@@ -48,7 +54,15 @@ class Collection:
     @property
     def documents(self):
         """The document of each query."""
-        return [self.passages[passage][0] for passage in self.right]
+        return self.right if self.whole else [self.passages[number][0] for number in self.right]
+
+    def ranked_by(self, scores):
+        """The scores (Q, N) of what is ranked, from those of the passages."""
+        if not self.whole:
+            return scores
+        of_document = np.array([document for document, *_ in self.passages])
+        each = [scores[:, of_document == n].max(1) for n in range(len(self.texts))]
+        return np.stack(each, axis=1)
 
 
 def _far(text, parts):
@@ -213,8 +227,25 @@ def _modules(title, source, tree, tokenizer):
         yield title, text, parts
 
 
+def _documents(draw, tokenizer, count):
+    """Documents that are found by a span of them, without its rare words (long_documents.py)."""
+    found = draw(count // 6)
+    passages = [
+        (number, *span, "")
+        for number, text in enumerate(found.texts)
+        for span in chunk_spans(text, tokenizer, tokens=CHUNK)
+    ]
+    right = [query.document for query in found.queries]
+    ranked = [np.arange(len(found.texts))] * len(right)
+    asked = [query.text for query in found.queries]
+    return Collection(found.texts, found.names, passages, asked, right, ranked, whole=True)
+
+
+# Licences and speeches have no titles that a reader would search for.
+DOCUMENTS = {name.capitalize(): functools.partial(_documents, CORPORA[name]) for name in CORPORA}
 COLLECTIONS = {
     "World Factbook, a country per document": factbook,
     "World Factbook, three countries per document": factbook_book,
     "Python's standard library": code,
+    **DOCUMENTS,
 }

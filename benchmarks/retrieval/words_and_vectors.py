@@ -17,20 +17,27 @@ import pathlib
 
 import numpy as np
 
-from benchmarks.retrieval.natural_texts import COLLECTIONS
+from benchmarks.retrieval.natural_texts import COLLECTIONS, DOCUMENTS
 from benchmarks.shared.data import MINILM
+from benchmarks.shared.kept import markdown
 from keras_posenc.retrieval import embed_spans, open_embedder
 from keras_posenc.retrieval.words.index import WordIndex
 
 RESULTS = pathlib.Path(__file__).parents[1] / "results" / "words_and_vectors.json"
 WEIGHTS = [round(0.1 * n, 1) for n in range(11)]
 WINDOW = 512
+SCALED = {
+    "minmax": "from 0 to 1, over the passages",
+    "theoretical": "from the least that there can be",
+    "deviations": "by their standard deviation",
+}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--documents", type=int, default=60)
-    parser.add_argument("--collections", nargs="+", default=list(COLLECTIONS))
+    natural = [name for name in COLLECTIONS if name not in DOCUMENTS]
+    parser.add_argument("--collections", nargs="+", default=natural, choices=natural)
     parser.add_argument("--results", type=pathlib.Path, default=RESULTS)
     arguments = parser.parse_args()
     model, rows = open_embedder(MINILM, max_length=WINDOW), []
@@ -114,16 +121,20 @@ def reciprocal_rank(scores, wanted):
 
 
 def table(rows):
-    """The mean over all rows of each way of joining, and the best of each row."""
-    names = [name for name in rows[0] if ":" in name]
-    means = {name: np.mean([row[name] for row in rows]) for name in names}
-    lines = [f"{name:18} {mean:.3f}" for name, mean in means.items()]
-    for row in rows:
-        best = max(names, key=row.get)
-        facts = [str(row[name]) for name in ("collection", "queries", "words", "vectors")]
-        ends = f"words {row['minmax:1.0']:.3f} vectors {row['minmax:0.0']:.3f}"
-        lines.append(f"{' | '.join(facts)}: {ends} best {best} {row[best]:.3f}")
-    return "\n".join(lines)
+    """Mean reciprocal ranks in %, by the scaling of the scores and the weight of the words."""
+    found = [
+        ["scores are scaled", "queries", *(f"{w:g} words" for w in WEIGHTS[::2]), "RRF, k = 60"]
+    ]
+    for kind in ("far", "quoted"):
+        some = [row for row in rows if row["queries"] == kind]
+        for name, label in SCALED.items():
+            cells = [_mean(some, f"{name}:{weight}") for weight in WEIGHTS[::2]]
+            found.append([label, kind, *cells, _mean(some, "rrf:60")])
+    return markdown(found)
+
+
+def _mean(rows, name):
+    return f"{100 * np.mean([row[name] for row in rows]):.0f}"
 
 
 if __name__ == "__main__":

@@ -352,6 +352,21 @@ def natural():
     return with_source(module.table(rows), rows, command, "natural", "torch")
 
 
+def words_and_vectors():
+    """How much words should count beside vectors."""
+    module, rows = benchmark("retrieval.words_and_vectors"), results("words_and_vectors")
+    counts = {row["documents"] for row in rows}
+    command = f"retrieval.words_and_vectors --documents {max(counts)}"
+    return with_source(module.table(rows), rows, command, "words_and_vectors", "torch")
+
+
+def few_texts():
+    """What trains best on some dozens of texts with labels."""
+    module, rows = benchmark("long_texts.few_texts"), results("few_texts")
+    command = commands_for("long_texts.few_texts", rows)
+    return with_source(module.table(rows), rows, command, "few_texts", "torch")
+
+
 def translation():
     """An encoder-decoder and its baselines, with parts of its recipe switched off once."""
     module, rows = benchmark("encodings.translation"), results("translation")
@@ -468,6 +483,7 @@ def families():
 
 _NAMED = (
     families, comparisons, encodings, encoding_figures, verdicts, bench, grid, natural, ranges,
+    words_and_vectors, few_texts,
     recovery,
     stretch, readings, growth, distant_facts, distant_context, distant_context_mpnet,
     by_position, mteb, many_texts, retrieval, fine_tuned, context_tools, encodings_2026,

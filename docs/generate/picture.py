@@ -167,9 +167,10 @@ def natural(figure):
         study.UNTRAINED: "more positions and log-n, untrained",
         study.CONTEXTUAL: "contextual training",
         study.TITLE: "title + passage",
-        study.TITLE_CONTEXTUAL: "title, summed with context",
+        study.BOTH[study.CONTEXTUAL]: "contextual and windows, summed",
+        study.TITLE_CONTEXTUAL: "title and contextual, summed",
     }
-    collections = list(dict.fromkeys(row["collection"] for row in rows))
+    collections = [name for name in study.COLLECTIONS if name not in study.DOCUMENTS]
     panels = figure.subplots(1, len(collections), sharey=True)
     for axes, collection in zip(panels, collections, strict=True):
         some = [row for row in rows if row["collection"] == collection]
@@ -181,7 +182,8 @@ def natural(figure):
         chance = 100 * np.mean([1 / count for count in some[0]["ranked"]])
         axes.axvline(chance, color="#333333", linestyle="--", linewidth=1)
         axes.set_yticks(range(len(drawn)), [drawn[way] for way in reversed(drawn)])
-        axes.set(title=collection.replace(", ", ",\n"), xlim=(0, 103))
+        title = collection.removesuffix(" per document").replace(", ", ",\n")
+        axes.set(title=title, xlim=(0, 103))
     figure.supxlabel("right passage first (%); dashed: chance", fontsize="medium")
 
 

@@ -136,12 +136,23 @@ def test_what_belongs_to_epochs_is_refused(given, error, pretrained, tmp_path):
 
 
 @pytest.mark.once
-def test_few_texts_are_told_of_it(pretrained, tmp_path, capsys):
+def test_few_texts_have_more_epochs_and_are_told_of_a_head(
+    pretrained, tmp_path, capsys, monkeypatch
+):
     documents = (TEXTS, LABELS["classify"])
     run = {"max_length": 12, "verbose": 2}
-    finetune(pretrained, documents, tmp_path / "all", epochs=1, **run)
-    advice = '36 texts are few for training all weights: freeze="encoder" (--freeze encoder)'
-    assert capsys.readouterr().out.count(advice) == 1
+    found = finetune(pretrained, documents, tmp_path / "all", **run)
+    advice = "36 texts are few for training all weights, here in 10 epochs: freeze="
+    assert capsys.readouterr().out.count(advice) == 1 and found["train"]["epochs"] == 10
+    for name, given in (
+        ("two", {"epochs": 2}),
+        ("stages", {"lengths": [(12, 2)], "max_length": None}),
+    ):
+        found = finetune(pretrained, documents, tmp_path / name, **{**run, **given})
+        assert found["train"]["epochs"] == 2 and "here in 2 epochs" in capsys.readouterr().out
+    # More texts, and tasks that were not measured, have 3.
+    monkeypatch.setattr("keras_posenc.training.finetuning.finetune.FEW", 35)
+    assert finetune(pretrained, documents, tmp_path / "more", **run)["train"]["epochs"] == 3
     finetune(pretrained, documents, tmp_path / "frozen", freeze="encoder", **run)
     printed = capsys.readouterr().out
     assert advice not in printed and "vectors of 36 texts in" in printed

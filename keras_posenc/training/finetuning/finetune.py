@@ -13,7 +13,7 @@ from keras_posenc.text import Texts
 from keras_posenc.training.cached_texts import cached_documents
 from keras_posenc.training.finetuning.frozen import FrozenTrainer, check_frozen, is_frozen
 from keras_posenc.training.finetuning.labelled_documents import digest, split
-from keras_posenc.training.finetuning.recipe import FinetuneRecipe, stages
+from keras_posenc.training.finetuning.recipe import FEW, FEW_EPOCHS, FinetuneRecipe, stages
 from keras_posenc.training.finetuning.tasks import FORMER_TASK
 from keras_posenc.training.finetuning.trainer import Trainer
 from keras_posenc.training.optimizer_settings import FORMER_OPTIMIZER
@@ -94,7 +94,8 @@ def finetune(
         label: str. Name of the column of labels; by default one with a usual name, such as label or
             class.
         max_length: int. Tokens after which documents are truncated. Default 512.
-        epochs: int. Passes over the documents. Default 3.
+        epochs: int. Passes over the documents. Default 3, and 10 if texts with classes or numbers
+            are at most 200: 3 would be about ten steps.
         lengths: stages of growing length under one learning-rate schedule, as pairs of `max_length`
             and `epochs`, in place of these two.
         longer: str. What a stage does with longer documents. One of "cut", which truncates them, or
@@ -177,6 +178,9 @@ def finetune(
         check_frozen(recipe, {**in_epochs, **rates, "longer": skips, "max_length": max_length})
     documents, label_names = _documents(task, train, validation, test, text, label, seed, cache)
     task.check_settings(label_names)
+    few = task.problem_type and len(documents["train"]) <= FEW
+    if few and epochs is None and lengths is None and not frozen:
+        recipe = recipe.replace(lengths=((recipe.longest, FEW_EPOCHS),))
 
     def prepare():
         started, before = recipe, {}

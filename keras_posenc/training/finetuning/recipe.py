@@ -11,6 +11,9 @@ from keras_posenc.training.finetuning.tasks import task_of
 from keras_posenc.training.recipe import LONGER, Recipe, described
 from keras_posenc.training.trainable import check_freeze
 
+FEW = 200  # texts, from which a linear head on fixed vectors is often as good or better
+FEW_EPOCHS = 10
+
 
 class FinetuneRecipe(Recipe):
     """All settings of a fine-tuning run except its documents: keywords of `finetune`.

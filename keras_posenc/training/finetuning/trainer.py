@@ -22,7 +22,7 @@ from keras_posenc.text.shapes import training_price
 from keras_posenc.text.truncation import LOGGER, unlogged_truncation
 from keras_posenc.training.callbacks import OneEpoch, RunCallbacks, check_callbacks
 from keras_posenc.training.finetuning.baselines import Baselines
-from keras_posenc.training.finetuning.recipe import metrics_error
+from keras_posenc.training.finetuning.recipe import FEW, metrics_error
 from keras_posenc.training.progress import BatchProgress, Progress, printer
 from keras_posenc.training.runs import check_loss
 from keras_posenc.training.source import padding_id
@@ -33,7 +33,6 @@ from keras_posenc.training.training_state import check_space, load_arrays, load_
 # What a row of the history has that is no measure.
 COUNTED = ("epoch", "max_length", "steps", "seconds")
 RECORD = e.keys({"history": e.every(e.anything), "steps": e.every(e.anything)})
-FEW = 200  # texts, from which a linear head on fixed vectors is often as good or better
 HEAD = "head"  # the pooling that a family's checkpoints have, and the dense layer behind it
 
 
@@ -187,8 +186,9 @@ class Trainer:
             and not self.recipe.lora_rank
         ):
             print_line(
-                f'{texts:,} texts are few for training all weights: freeze="encoder" (--freeze '
-                "encoder) computes a vector per text and trains a linear head on them"
+                f"{texts:,} texts are few for training all weights, here in {len(counts)} epochs: "
+                'freeze="encoder" (--freeze encoder) computes a vector per text and trains a '
+                "linear head on them, mostly in less time and with fewer errors"
             )
         trained, weights = trainable_weights(model)
         if trained < weights:
