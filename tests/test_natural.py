@@ -63,7 +63,7 @@ def test_vectors_are_in_the_order_of_passages_and_sums_of_length_one(tmp_path, m
         def predict(self, texts, verbose):
             return np.array([[0, 0, 3, len(text)] for text in texts], float)
 
-    reading = natural.Reading(texts, lambda reader: Model(), tmp_path, "trained")
+    reading = natural.Reading(texts, lambda *reader: Model(), tmp_path, "trained")
     vectors = reading._vectors(natural.WINDOWS, natural.IN_DOCUMENT)
     np.testing.assert_allclose(vectors, [[1, 0, 0, 0]] * 4)
     way = f"{natural.TITLE}, summed with {natural.WINDOWS}"
@@ -72,6 +72,14 @@ def test_vectors_are_in_the_order_of_passages_and_sums_of_length_one(tmp_path, m
     )
     np.testing.assert_allclose(np.linalg.norm(alone, axis=1), 1)
     np.testing.assert_allclose(reading.scores(way), queries @ (alone + vectors).T)
+
+
+def test_documents_are_ranked_by_the_best_of_their_passages():
+    texts = natural_texts.Collection(
+        ["a", "b"], None, [(0, 0, 1, ""), (0, 0, 1, ""), (1, 0, 1, "")], ["q"], [1], [], whole=True
+    )
+    assert texts.ranked_by(np.array([[1.0, 3.0, 2.0]])).tolist() == [[3.0, 2.0]]
+    assert texts.documents == [1] and not collection().whole
 
 
 def test_gains_are_paired_by_document():

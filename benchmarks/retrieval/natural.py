@@ -13,7 +13,6 @@ best of their passages. Results go to benchmarks/results/natural.json, a row per
 seed of the training; vectors are kept in build/natural, so that an interrupted run continues.
 """
 
-import dataclasses
 import functools
 import pathlib
 import re
@@ -111,15 +110,15 @@ def main():
     print(table(study.rows))
 
 
-def _model(folder, name, seed, steps, reader):
-    """The embedder of a way of reading."""
+def _model(folder, name, seed, steps, reader, length):
+    """The embedder of a way of reading, which reads so many tokens at a time."""
     if reader == WINDOWS:
-        return TextModel(embedder(MINILM), Tokenizer(MINILM), WINDOW)
+        return TextModel(embedder(MINILM), Tokenizer(MINILM), length)
     if reader == UNTRAINED:
         encoder = embedder(MINILM, extension="hierarchical:0.2,kept_rows=1", encodings=LOG_N)
-        return TextModel(encoder, Tokenizer(MINILM), LENGTH)
+        return TextModel(encoder, Tokenizer(MINILM), length)
     contextualize(MINILM, f"{CORPORA}/book-excerpts.tab", folder / name, steps=steps, seed=seed)
-    return open_embedder(folder / name, max_length=LENGTH)
+    return open_embedder(folder / name, max_length=length)
 
 
 class Reading:
@@ -127,7 +126,7 @@ class Reading:
 
     Args:
         texts: `Collection`.
-        opened: function from a reader to its model.
+        opened: function from a reader and a length in tokens to its model.
         folder: where vectors are kept.
         name: str, of the trained model.
     """
@@ -152,10 +151,9 @@ class Reading:
         name = self.name if reader == CONTEXTUAL else reader.split(",")[0].replace(" ", "-")
         path = self.folder / name / f"{part.replace(' ', '-')}.npy"
         if not path.exists():
-            model = self.opened(reader)
+            near = reader == WINDOWS or part == IN_WINDOWS
+            model = self.opened(reader, WINDOW if near else LENGTH)
             if part in (IN_DOCUMENT, IN_WINDOWS):
-                near = part == IN_WINDOWS
-                model = dataclasses.replace(model, max_length=WINDOW) if near else model
                 vectors = self._in_documents(model)
             else:
                 texts = self.texts.queries if part == "queries" else self._prepended(part)
