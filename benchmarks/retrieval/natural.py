@@ -143,7 +143,7 @@ class Reading:
             bm25.index([_words(text) for text in self._prepended(WORDS[way])], show_progress=False)
             return np.array([bm25.get_scores(_words(query)) for query in self.texts.queries])
         reader, parts = SUMS[way]
-        vectors = sum(self._vectors(reader, part) for part in parts)
+        vectors = _unit(sum(self._vectors(reader, part) for part in parts))
         return self._vectors(reader, "queries") @ vectors.T
 
     def _vectors(self, reader, part):
@@ -159,7 +159,7 @@ class Reading:
                 texts = self.texts.queries if part == "queries" else self._prepended(part)
                 vectors = model.predict(texts, verbose=0)
             path.parent.mkdir(parents=True, exist_ok=True)
-            np.save(path, vectors / np.linalg.norm(vectors, axis=-1, keepdims=True))
+            np.save(path, _unit(vectors))
         return np.load(path)
 
     def _in_documents(self, model):
@@ -184,6 +184,10 @@ class Reading:
             before(document, heading) + texts.texts[document][start:end]
             for document, start, end, heading in texts.passages
         ]
+
+
+def _unit(vectors):
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
 def _words(text):

@@ -360,6 +360,14 @@ def words_and_vectors():
     return with_source(module.table(rows), rows, command, "words_and_vectors", "torch")
 
 
+def cost():
+    """What a million passages cost."""
+    module, rows = benchmark("retrieval.cost"), results("cost")
+    return with_source(
+        module.table(rows), rows, "retrieval.cost", "cost", "torch OMP_NUM_THREADS=1"
+    )
+
+
 def few_texts():
     """What trains best on some dozens of texts with labels."""
     module, rows = benchmark("long_texts.few_texts"), results("few_texts")
@@ -483,7 +491,7 @@ def families():
 
 _NAMED = (
     families, comparisons, encodings, encoding_figures, verdicts, bench, grid, natural, ranges,
-    words_and_vectors, few_texts,
+    words_and_vectors, cost, few_texts,
     recovery,
     stretch, readings, growth, distant_facts, distant_context, distant_context_mpnet,
     by_position, mteb, many_texts, retrieval, fine_tuned, context_tools, encodings_2026,
