@@ -4,6 +4,7 @@ import ast
 import pathlib
 
 import cases
+import keras
 import laws
 import numpy as np
 import pytest
@@ -19,6 +20,11 @@ FIRSTS = [case for case in cases.CASES if isinstance(case.encodings[0], str)]
 GAPS = np.array([[0, 1, 4, 5, 9, 10, 13, 21], [2, 3, 5, 6, 7, 8, 11, 40]], "int32")
 KEEP = np.ones(GAPS.shape, bool)
 KEEP[0, :2] = KEEP[1, -3:] = False
+
+
+@pytest.fixture(autouse=True)
+def programs(monkeypatch):
+    monkeypatch.setattr(laws, "COMPILED", keras.backend.backend() == "jax")
 
 
 def name_of(case):

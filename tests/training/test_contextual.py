@@ -1,5 +1,7 @@
 """Contextual training: names and words, counterfactual copies, the loss, and a whole run."""
 
+import contextlib
+import io
 import json
 import re
 import shutil
@@ -285,10 +287,18 @@ def test_cases_hold_the_name_in_the_first_sentence_only(corpus):
         assert all(sum(map(len, map(str.split, text))) <= 160 for text in case.texts)
 
 
-def test_a_run_gives_an_embedder_that_reads_further(small, tmp_path, capsys):
-    out = tmp_path / "out"
-    _, report = contextualize(small, TEXTS, out, test=TEXTS, **SHORT | {"verbose": True})
-    assert "names and" in capsys.readouterr().out
+@pytest.fixture(scope="module")
+def run(small, tmp_path_factory):
+    """The directory of a run, its report and what it printed."""
+    out, printed = tmp_path_factory.mktemp("run") / "out", io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        _, report = contextualize(small, TEXTS, out, test=TEXTS, **SHORT | {"verbose": True})
+    return out, report, printed.getvalue()
+
+
+def test_a_run_gives_an_embedder_that_reads_further(small, run):
+    out, report, printed = run
+    assert "names and" in printed
     assert len(report["losses"]) == 2 and all(0 < loss < 30 for loss in report["losses"])
     # The first loss is about that of guessing: log of the passages, and of vectors that differ.
     assert json.loads((out / "metrics.json").read_text())["found"] == report["found"]
@@ -304,13 +314,13 @@ def test_a_run_gives_an_embedder_that_reads_further(small, tmp_path, capsys):
 
 
 @pytest.mark.once
-def test_what_it_writes_is_fine_tuned_and_exported(small, tmp_path):
-    contextualize(small, TEXTS, tmp_path / "out", test=TEXTS, **SHORT)
+def test_what_it_writes_is_fine_tuned_and_exported(run, tmp_path):
+    out, *_ = run
     labels = [text.split()[0] for text in TEXTS[:-1]] + ["other"]
     settings = {"epochs": 1, "max_length": 200, "verbose": 0}
-    finetune(tmp_path / "out", (TEXTS, labels), tmp_path / "tuned", **settings)
+    finetune(out, (TEXTS, labels), tmp_path / "tuned", **settings)
     assert read_config(tmp_path / "tuned").max_position == 700
-    model = build_transformer_model(tmp_path / "out", sequence_length=None)
+    model = build_transformer_model(out, sequence_length=None)
     export_model(model, tmp_path / "model.onnx")
 
 
