@@ -192,10 +192,7 @@ def await_calls():
 
 
 def take_last(table, index):
-    """Looks up a table (..., C) at the index (..., Tk), integers from 0 to C - 1.
-
-    `keras.ops.take_along_axis` checks every index again.
-    """
+    """As on PyTorch."""
     if platform(table) == "tpu":
         return jax_lookup.picked(table, index, table.shape[-1])
     return jnp.take_along_axis(table, index, axis=-1, mode="promise_in_bounds")
@@ -236,8 +233,7 @@ def exact_product(x, y):
 
 
 def weigh_values(logits, mask, v, dropout, hashes, output=None, keep_logits=False):
-    """softmax(logits) v, (B, H, Tq, Dv), over the unmasked positions; v, (B, H / G, Dv, Tk), is
-    already divided by 1 - dropout."""
+    """As on PyTorch."""
 
     def forward(logits, ceiling, v, hashes):
         logits = logits if ceiling is None else ops.minimum(logits, ceiling)
@@ -264,16 +260,7 @@ def weigh_values(logits, mask, v, dropout, hashes, output=None, keep_logits=Fals
 
 
 def map_blocks(block, stacked, whole, carry, output_shape, dtype):
-    """Computes block(stacked[i], whole, carry), i = 0 .. N - 1: outputs (N, B, H, rows, D).
-
-    Args:
-        block: function of three lists of tensors. It returns an output, and the carry of the next
-            block.
-        stacked: list of tensors (N, ...). Block i reads element i.
-        whole: list of tensors. All blocks read them.
-        carry: list of tensors. Carry of the first block; it gets no gradient.
-        output_shape, dtype: Shape and dtype of an output; only TensorFlow needs them.
-    """
+    """As on PyTorch, by a scan that forms each block again in the backward pass."""
 
     def step(carry, parts):
         output, carry = block(parts, whole, carry)

@@ -233,10 +233,7 @@ def log1p(x):
 
 
 def take_last(table, index):
-    """Looks up a table (..., C) at the index (..., Tk), integers from 0 to C - 1.
-
-    `keras.ops.take_along_axis` checks every index again.
-    """
+    """As on PyTorch."""
     index = ops.broadcast_to(index, (*ops.shape(table)[:-1], ops.shape(index)[-1]))
     index = index + _first_of_rows(table)
 
@@ -326,12 +323,7 @@ def _chosen(weights, rate, *hashes):
 
 
 def weigh_values(logits, mask, v, dropout, hashes, output=None, keep_logits=False):
-    """softmax(logits) v, (B, H, Tq, Dv), over the unmasked positions; v, (B, H / G, Dv, Tk), is
-    already divided by 1 - dropout.
-
-    Args:
-        output: the saved output, when only its gradient is needed.
-    """
+    """As on PyTorch; `output` is the saved one, when only its gradient is needed."""
     ceiling = weighing.ceiling_of(mask)
 
     @tf.custom_gradient
@@ -352,18 +344,9 @@ def weigh_values(logits, mask, v, dropout, hashes, output=None, keep_logits=Fals
 
 
 def map_blocks(block, stacked, whole, carry, output_shape, dtype):
-    """Computes block(stacked[i], whole, carry), i = 0 .. N - 1: outputs (N, B, H, rows, D).
+    """As on PyTorch, by loops forward and backward that are not differentiated: no map is saved.
 
-    Forward and backward pass are loops that are not differentiated, so no map is saved. Tensors
-    that the block reads but does not get as arguments have no gradient.
-
-    Args:
-        block: function of three lists of tensors, and in the backward pass of the block's output.
-            It returns an output, and the carry of the next block.
-        stacked: list of tensors (N, ...). Block i reads element i.
-        whole: list of tensors. All blocks read them.
-        carry: list of tensors. Carry of the first block; it gets no gradient.
-        output_shape, dtype: Shape and dtype of an output, as far as they are known.
+    In the backward pass a block is given its output, too.
     """
     inputs, cut = [tf.convert_to_tensor(x) for x in (*stacked, *whole)], len(stacked)
     count = tf.shape(stacked[0])[0]

@@ -120,14 +120,7 @@ DISTILBERT = Family(
         "distilbert",
         {
             **EMBEDDINGS,
-            **attention(
-                f"{BLOCK}",
-                "attention.q_lin",
-                "attention.k_lin",
-                "attention.v_lin",
-                "attention.out_lin",
-                "sa_layer_norm",
-            ),
+            **attention(BLOCK, "attention", "q_lin k_lin v_lin out_lin", "sa_layer_norm"),
             **feed_forward(BLOCK, "ffn.lin1", "ffn.lin2", "output_layer_norm"),
             **TASK_ROWS,
             "Sequence-Dense": ("pre_classifier", "dense"),

@@ -14,6 +14,7 @@ from keras_posenc.models.families.weight_rows import (
 )
 
 BLOCK = "@encoder.layer.{i}"
+PROJECTIONS = "self.query_proj self.key_proj self.value_proj output.dense"
 
 
 def configure(config):
@@ -74,14 +75,7 @@ LEGACY, NEW = (
             **bert_embeddings(),
             "Embedding-Position-Shared-0": ("@encoder.rel_embeddings", "shared_table"),
             "Embedding-Position-Shared-0-Norm": ("@encoder.LayerNorm", "norm"),
-            **attention(
-                f"{BLOCK}.attention",
-                "self.query_proj",
-                "self.key_proj",
-                "self.value_proj",
-                "output.dense",
-                "output.LayerNorm",
-            ),
+            **attention(BLOCK, "attention", PROJECTIONS, "attention.output.LayerNorm"),
             **feed_forward(BLOCK, "intermediate.dense", "output.dense", "output.LayerNorm"),
             **TASK_ROWS,
             "Sequence-Dense": ("pooler.dense", "dense"),

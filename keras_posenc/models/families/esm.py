@@ -8,6 +8,7 @@ from keras_posenc.models.families.task_heads import TOKENS, heads
 from keras_posenc.models.families.weight_rows import attention, feed_forward, mlm, table
 
 BLOCK = "@encoder.layer.{i}"
+PROJECTIONS = "self.query self.key self.value output.dense"
 
 
 def configure(config):
@@ -29,14 +30,7 @@ FAMILY = Family(
         "esm",
         {
             "Embedding-Token": ("@embeddings.word_embeddings", "table"),
-            **attention(
-                f"{BLOCK}.attention",
-                "self.query",
-                "self.key",
-                "self.value",
-                "output.dense",
-                "LayerNorm",
-            ),
+            **attention(BLOCK, "attention", PROJECTIONS, "attention.LayerNorm"),
             **feed_forward(BLOCK, "intermediate.dense", "output.dense", "LayerNorm"),
             "Final-Norm": ("@encoder.emb_layer_norm_after", "norm"),
             "Pooler-Dense": ("@pooler.dense", "dense"),

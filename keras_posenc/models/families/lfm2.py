@@ -2,10 +2,9 @@
 
 import dataclasses
 
-from keras_posenc.files.untrusted import quote
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.llama import CAUSAL, TIED
-from keras_posenc.models.families.rope import GLOBAL, ROPE_KEYS, rotary
+from keras_posenc.models.families.rope import GLOBAL, ROPE_KEYS, layer_kinds, rotary
 from keras_posenc.models.families.weight_rows import (
     ATTENTION,
     CONVOLUTION,
@@ -22,12 +21,7 @@ def configure(config):
     source, layers = config.source, config.num_hidden_layers
     places = source.get("full_attn_idxs")
     default = [GLOBAL if places is None or i in places else "conv" for i in range(layers)]
-    kinds = source.get("layer_types") or default
-    if len(kinds) != layers or not set(kinds) <= {"conv", GLOBAL}:
-        raise ValueError(
-            f"`layer_types` must name {layers} layers, each 'conv' or {GLOBAL!r}. "
-            f"Received: {quote(kinds)}"
-        )
+    kinds = layer_kinds(source, layers, default, "conv")
     size = source.get("conv_L_cache", 3)
     return dataclasses.replace(
         config,
@@ -57,14 +51,7 @@ FAMILY = Family(
         "lfm2",
         {
             "Embedding-Token": ("@embed_tokens", "table"),
-            **attention(
-                BLOCK,
-                "self_attn.q_proj",
-                "self_attn.k_proj",
-                "self_attn.v_proj",
-                "self_attn.out_proj",
-                "operator_norm",
-            ),
+            **attention(BLOCK, "self_attn", "q_proj k_proj v_proj out_proj", "operator_norm"),
             f"{ATTENTION}/query_norm": (f"{BLOCK}.self_attn.q_layernorm", "norm"),
             f"{ATTENTION}/key_norm": (f"{BLOCK}.self_attn.k_layernorm", "norm"),
             CONVOLUTION: (f"{BLOCK}.conv.conv", "short_convolution"),

@@ -48,14 +48,7 @@ FAMILY = Family(
         "privacy_filter",
         {
             "Embedding-Token": ("@embed_tokens", "table"),
-            **attention(
-                BLOCK,
-                "self_attn.q_proj",
-                "self_attn.k_proj",
-                "self_attn.v_proj",
-                "self_attn.o_proj",
-                "input_layernorm",
-            ),
+            **attention(BLOCK, "self_attn", "q_proj k_proj v_proj o_proj", "input_layernorm"),
             f"{ATTENTION}/encoding_1": (f"{BLOCK}.self_attn", "sinks"),
             FEED_FORWARD: [(f"{BLOCK}.mlp.experts", "experts"), (f"{BLOCK}.mlp.router", "router")],
             f"{FEED_FORWARD}-Norm": (f"{BLOCK}.post_attention_layernorm", "norm"),

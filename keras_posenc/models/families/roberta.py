@@ -79,7 +79,7 @@ MPNET = Family(
         {
             **EMBEDDINGS,
             "Embedding-Position-Shared-0": ("@encoder.relative_attention_bias", "shared_table"),
-            **attention(f"{BLOCK}.attention", "attn.q", "attn.k", "attn.v", "attn.o", "LayerNorm"),
+            **attention(BLOCK, "attention.attn", "q k v o", "attention.LayerNorm"),
             **feed_forward(BLOCK, "intermediate.dense", "output.dense", "output.LayerNorm"),
             "Pooler-Dense": ("@pooler.dense", "dense"),
             **TASK_ROWS,

@@ -93,16 +93,16 @@ def rescaled(source, scaling, family):
 LOCAL, GLOBAL = "sliding_attention", "full_attention"
 
 
-def layer_kinds(source, layers, default):
+def layer_kinds(source, layers, default, other=LOCAL):
     """Lists the kind of each layer.
 
     `source`: dict, the keys of the config file. `layers`: int, how many there are. `default`: list,
     where the file has no `layer_types`.
     """
     kinds = source.get("layer_types") or default
-    if len(kinds) != layers or not set(kinds) <= {LOCAL, GLOBAL}:
+    if len(kinds) != layers or not set(kinds) <= {other, GLOBAL}:
         raise ValueError(
-            f"`layer_types` must name {layers} layers, each {LOCAL!r} or {GLOBAL!r}. "
+            f"`layer_types` must name {layers} layers, each {other!r} or {GLOBAL!r}. "
             f"Received: {quote(kinds)}"
         )
     return kinds

@@ -33,14 +33,13 @@ def weights(config=None):
 
 def _table(inner):
     first, second = "@encoder.block.{i}.layer.0", "@encoder.block.{i}.layer.1"
-    names = (f"SelfAttention.{part}" for part in "qkvo")
     bias = "@encoder.block.0.layer.0.SelfAttention.relative_attention_bias"
     return table(
         "t5",
         {
             "Embedding-Token": ("@shared", "table"),
             "Embedding-Position-Shared-0": (bias, "shared_table"),
-            **attention(first, *names, "layer_norm"),
+            **attention(first, "SelfAttention", "q k v o", "layer_norm"),
             **feed_forward(second, inner, "DenseReluDense.wo", "layer_norm"),
             "Final-Norm": ("@encoder.final_layer_norm", "norm"),
         },

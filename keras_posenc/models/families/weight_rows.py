@@ -50,14 +50,14 @@ def table(family, rows, *, classes, prefixes=("",), copies=None, unused=None, en
     )
 
 
-def attention(scope, query, key, value, output, norm):
+def attention(scope, part, names, norm):
     """Rows of an attention layer with a tensor for each projection, and of its norm.
 
-    `scope`: of the block, such as "@layers.{i}"; the other names are put behind it. `query`, `key`,
-    `value`, `output`, `norm`: names of the parts.
+    `scope`: of the block, such as "@layers.{i}"; the other names are put behind it. `names`: of
+    the tensors of queries, keys, values and the output in `part`, with spaces between them.
     """
-    names = {"query": query, "key": key, "value": value, "attention_output": output}
-    rows = {f"{ATTENTION}/{layer}": (f"{scope}.{name}", "dense") for layer, name in names.items()}
+    layers = zip(("query", "key", "value", "attention_output"), names.split(), strict=True)
+    rows = {f"{ATTENTION}/{layer}": (f"{scope}.{part}.{n}", "dense") for layer, n in layers}
     return {**rows, f"{ATTENTION}-Norm": (f"{scope}.{norm}", "norm")}
 
 
@@ -135,14 +135,7 @@ def like_bert(family, *, classes, root="bert", rows=None, **changes):
 def llama_block(scope="@layers.{i}"):
     """Rows of a block with Llama's names: norms first, a gated feed-forward layer."""
     return {
-        **attention(
-            scope,
-            "self_attn.q_proj",
-            "self_attn.k_proj",
-            "self_attn.v_proj",
-            "self_attn.o_proj",
-            "input_layernorm",
-        ),
+        **attention(scope, "self_attn", "q_proj k_proj v_proj o_proj", "input_layernorm"),
         **feed_forward(
             scope, ("mlp.gate_proj", "mlp.up_proj"), "mlp.down_proj", "post_attention_layernorm"
         ),
