@@ -6,6 +6,7 @@ import oracles
 import pytest
 from keras import ops
 from packaging.version import Version
+from selection import on_all
 
 from keras_posenc import Encoding, GatedAttentionUnit, PositionalAttention
 from keras_posenc.attention.choose import attend
@@ -301,7 +302,10 @@ def test_a_given_bias_is_added_and_logits_come_back_for_the_next_layer():
     np.testing.assert_allclose(numpy(logits) - numpy(plain), bias, atol=1e-5)
 
 
-@pytest.mark.parametrize("encoding", [None, Slope, SlopeInHeads, SlopeInScore, Value])
+# The laws of encodings decode, recompute and round on every backend, too.
+@pytest.mark.parametrize(
+    "encoding", on_all([Slope], [None, Slope, SlopeInHeads, SlopeInScore, Value])
+)
 def test_decoding_from_a_cache_is_the_full_causal_pass(encoding):
     layer = make([] if encoding is None else [encoding()])
     full = numpy(layer(X, X, use_causal_mask=True))
@@ -313,7 +317,7 @@ def test_decoding_from_a_cache_is_the_full_causal_pass(encoding):
     assert int(cache[3]) == T
 
 
-@pytest.mark.parametrize("encoding", [None, Slope, Value])
+@pytest.mark.parametrize("encoding", on_all([Slope], [None, Slope, Value]))
 def test_the_recomputed_map_gives_the_gradients_of_the_explicit_one(encoding):
     """Fit one step on each path; the losses and the updated weights are the same."""
     x = keras.Input((None, E))
@@ -399,7 +403,7 @@ def test_an_instance_is_cloned_for_each_attention():
     assert one.encodings[0] is not two.encodings[0] is not slope
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "bfloat16"])
+@pytest.mark.parametrize("policy", on_all(["bfloat16"], ["mixed_bfloat16", "bfloat16"]))
 def test_low_precision_is_close_to_float32(policy):
     layer = make([Slope()])
     low = PositionalAttention(H, D, encodings=[Slope()], dtype=policy)
