@@ -91,6 +91,13 @@ def test_the_measures_are_those_of_the_ranking(distant_texts, distant_context):
     ideal = 1 + 1 / np.log2(3)
     assert found["ndcg"] == [pytest.approx((1 + 1 / np.log2(4)) / ideal, abs=1e-4)]
     assert found["precision"] == [0.5]
+    # Of equal passages each place has its share, whatever their order.
+    for order in ([0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2]):
+        library.right = [np.flatnonzero(np.isin(order, [0, 2]))]
+        found = distant_context.scores(library, np.array([[0.5, 0.5, 0.5, 0.0]])[:, order])
+        gain = 2 / 3 * (1 + 1 / np.log2(3) + 1 / np.log2(4))
+        assert found["ndcg"] == [pytest.approx(gain / ideal, abs=1e-4)]
+        assert found["precision"] == [0.6667]
 
 
 def test_ways_are_compared_on_the_same_documents(distant_context):

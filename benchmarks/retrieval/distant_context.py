@@ -234,9 +234,9 @@ def similarities(library, way, tokenizer, model):
 def scores(library, similar):
     """What is measured of each query, and the mean of the first measure.
 
-    Of people, whether the right sentence is the nearest one, where ties count as if drawn at
-    random. Of natural texts nDCG@10, and R-precision: of a title's R passages, the share that is
-    among the R nearest.
+    Ties count by their expectation, as if drawn at random: equal passages have equal scores. Of
+    people, whether the right sentence is the nearest one. Of natural texts nDCG@10, and
+    R-precision: of a title's R passages, the share that is among the R nearest.
     """
     found = dict(library.about)
     # Of each query, the scores of what is ranked, and which of them are right.
@@ -248,9 +248,9 @@ def scores(library, similar):
         found["top1"] = first = [_top1(*query) for query in ranked]
         found["chance"] = round(float(np.mean([1 / len(row) for row, _ in ranked])), 4)
     else:
-        gains = [right[np.argsort(-row, kind="stable")] for row, right in ranked]
-        found["ndcg"] = first = [_ndcg(gain) for gain in gains]
-        found["precision"] = [round(float(gain[: gain.sum()].mean()), 4) for gain in gains]
+        gains = [(_gains(row, right), int(right.sum())) for row, right in ranked]
+        found["ndcg"] = first = [_ndcg(*each) for each in gains]
+        found["precision"] = [round(float(gain[:count].mean()), 4) for gain, count in gains]
     return {**found, "mean": round(float(np.mean(first)), 4)}
 
 
@@ -275,9 +275,16 @@ def _top1(row, right):
     return round(float(nearest[right].sum() / nearest.sum()), 4)
 
 
-def _ndcg(gain, most=10):
+def _gains(row, right):
+    """What is expected to be right at each place, from the largest score on."""
+    order = np.argsort(-row, kind="stable")
+    level = np.cumsum(np.append(0, -np.diff(row[order]) > 1e-6))
+    return (np.bincount(level, right[order]) / np.bincount(level))[level]
+
+
+def _ndcg(gain, count, most=10):
     discounts = 1 / np.log2(2 + np.arange(min(most, len(gain))))
-    ideal = discounts[: gain.sum()].sum()
+    ideal = discounts[:count].sum()
     return round(float((gain[:most] * discounts).sum() / ideal), 4)
 
 

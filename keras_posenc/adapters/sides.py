@@ -1,5 +1,6 @@
 """What adapters share: a model for queries and documents, retrieval, columns of predictions."""
 
+import functools
 import pathlib
 
 import numpy as np
@@ -12,6 +13,7 @@ from keras_posenc.retrieval.readings import LateSpans
 from keras_posenc.retrieval.search import search
 from keras_posenc.retrieval.vectors import Vectors
 from keras_posenc.text.documents import texts_of
+from keras_posenc.text.same_texts import text_numbers
 from keras_posenc.training.evaluate import predictor
 from keras_posenc.training.finetuning.regress import NumberPrediction
 from keras_posenc.training.saved_models import label_names_of, task_of
@@ -66,12 +68,11 @@ class Sides:
     def encode_queries(self, texts):
         """Vectors (N, D) of queries."""
         encode = getattr(self.model, "encode_queries", self.model.predict)
-        return encode(texts_of(texts), verbose=0)
+        return self._once(encode, texts)
 
     def encode_documents(self, texts):
         """Vectors (N, D) of documents."""
-        encode = getattr(self.model, "encode_documents", self.model.predict)
-        return one_per_text(encode(texts_of(texts), verbose=0), len(texts))
+        return self._once(getattr(self.model, "encode_documents", self.model.predict), texts)
 
     def no_vectors(self):
         """Vectors (0, D) of no texts."""
@@ -81,7 +82,14 @@ class Sides:
         """Vectors (N, D) of texts that are neither queries nor documents."""
         if not hasattr(self.model, "encode"):
             return self.encode_documents(texts)
-        return one_per_text(self.model.encode(texts_of(texts), None, verbose=0), len(texts))
+        return self._once(functools.partial(self.model.encode, side=None), texts)
+
+    def _once(self, encode, texts):
+        """Vectors (N, D), those of texts with the same tokens the same to the last bit: rounding
+        must not order copies, which these libraries rank."""
+        texts = texts_of(texts)
+        first, places = np.unique(text_numbers(texts, self.model.tokenizer), return_inverse=True)
+        return one_per_text(encode([texts[n] for n in first], verbose=0), len(first))[places]
 
     def encode_chunks(self, texts, tokens, overlap=0):
         """`ChunkVectors` by late chunking, with at most `tokens` tokens per chunk."""

@@ -4,6 +4,8 @@ import hashlib
 
 import numpy as np
 
+from keras_posenc.processes.together import counted_from
+
 PART = 1024  # texts whose tokens are in memory together
 
 
@@ -35,7 +37,9 @@ def text_numbers(texts, tokenizer, max_length=None, prompt=""):
         max_length = max(max_length - len(taken), tokenizer.special_tokens() + 1)
     first, numbers = {}, []
     for start in range(0, len(texts), PART):
-        for ids in tokenizer.contents(texts[start : start + PART]):
+        with counted_from(start):
+            contents = tokenizer.contents(texts[start : start + PART])
+        for ids in contents:
             if max_length is not None:
                 ids, _ = tokenizer.assemble(ids, max_length=max_length)
             numbers.append(first.setdefault(tokens_digest(ids), len(numbers)))

@@ -25,7 +25,7 @@ class TextStream:
     Example:
 
     >>> with open("lines.txt", "w") as file:
-    ...     _ = file.write("One.\nTwo.\nThree.\n")
+    ...     _ = file.write("One.\\nTwo.\\nThree.\\n")
     >>> texts = TextStream("lines.txt")
     >>> len(texts), list(texts.parts(2))
     (3, [['One.', 'Two.'], ['Three.']])

@@ -159,3 +159,24 @@ def test_pipelines_of_haystack_store_open_models(pretrained):
         changed.get_component("query").run(TEXT)
     with pytest.raises(ValueError, match="chunks|reading belong to opening"):
         HaystackTextEmbedder(model, reading="late:4")
+
+
+@pytest.mark.parametrize("reading", [None, "late:4"])
+def test_copies_have_one_vector(pretrained, monkeypatch, reading):
+    """Of texts with the same tokens one is encoded, whatever batches they would be in."""
+    texts = ["w1 w2", "w3", "w1  w2", "w4 w5 w6 w7 w8", " w1 w2"]
+    sides = Sides(pretrained, reading=reading)
+    for encode in (sides.encode_queries, sides.encode_documents, sides.encode_texts):
+        expected, counts = encode(["w1 w2", "w3", "w4 w5 w6 w7 w8"]), []
+        original = type(sides.model).encode
+
+        def counted(self, texts, *args, original=original, counts=counts, **options):
+            counts.append(len(texts))
+            return original(self, texts, *args, **options)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(type(sides.model), "encode", counted)
+            found = encode(texts)
+        assert counts == [3]
+        np.testing.assert_array_equal(found, found[[0, 1, 0, 3, 0]])
+        np.testing.assert_allclose(found[[0, 1, 3]], expected, atol=1e-6)
