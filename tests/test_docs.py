@@ -68,7 +68,12 @@ def test_every_file_of_results_is_on_a_page(generate):
         ("translation",),
     }
     rest |= {("text_retrieval", "TOOL_READINGS"), ("text_retrieval", "ENCODINGS_2026")}
-    rest |= {("summary_2026",), ("back_to_level",), ("grid", "reduced_table")}
+    rest |= {
+        ("summary_2026",),
+        ("back_to_level",),
+        ("grid", "reduced_table"),
+        ("grid", "harder_tasks"),
+    }
     rest |= {("ranges", "counting_variables"), ("ranges", "counting_gates")}
     rest |= {("rotary_collapse",), ("stretched_mlm",), ("stretch_base",), ("tpu_batches",)}
     rest |= {("stretched_reactions",)}

@@ -65,7 +65,8 @@ def bench(name):
     seeds = sorted({one["seed"] for one in found})
     versions = sorted({f"Keras {one['versions']['keras']}" for one in found})
     backends = sorted({one["versions"]["backend"] for one in found})
-    note = f"Seeds {', '.join(map(str, seeds))}; {', '.join(versions)} on {', '.join(backends)}; "
+    drawn = f"Seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
+    note = f"{drawn}; {', '.join(versions)} on {', '.join(backends)}; "
     note += f"[{name}.json](../results/bench/{name}.json)."
     figure, sources = published, filter(None, dict.fromkeys(map(source, found)))
     if name in FIGURES:
