@@ -65,8 +65,8 @@ PLACES = {
     "inside": "The name is inside the document",
 }
 ASKED = (
-    "Query: \u201cWhat is Ada afraid of?\u201d   Answer: \u201cShe is afraid of thunder.\u201d, "
-    "far behind the name"
+    "Query: \u201cWhat is Ada afraid of?\u201d\n"
+    "Answer, far behind the name: \u201cShe is afraid of thunder.\u201d"
 )
 
 
@@ -80,7 +80,7 @@ def distance(figure):
         study.FIRST: ("first sentence prepended", "#767676", "-", 1.2),
         study.WINDOWS: ("before: 512-token windows", COLOURS[1], "--", 2),
     }
-    panels = figure.subplots(1, 2, sharey=True)
+    panels = figure.subplots(2, 1)
     for axes, (place, title) in zip(panels, PLACES.items(), strict=True):
         found = study.by_distance(rows, place, [study.FIRST, study.WINDOWS, study.CONTEXTUAL])
         for way, columns in found.items():
@@ -96,11 +96,11 @@ def distance(figure):
         ticks = [200, 400, 800, 1600, 3700] if place == "opening" else [200, 400, 800, 1600]
         axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
         axes.minorticks_off()
-        axes.set(title=title, xlabel="tokens back to the name", ylim=(0, 103))
-    panels[0].set_ylabel("right sentence first (%)")
+        axes.set(title=title, ylabel="right sentence first (%)", ylim=(0, 103))
+    axes.set_xlabel("tokens back to the name")
     figure.suptitle(ASKED, fontsize="medium")
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    figure.legend(handles, labels, loc="outside lower center", ncols=2)
 
 
 @styled
@@ -191,8 +191,8 @@ FIGURES = {
     "natural": (natural, (9.6, 3.6)),
     "facts": (facts, (8.6, 3.8)),
     "lengths": (lengths, (8.6, 4.0)),
-    "distance": (distance, (9.6, 4.2)),
-    "positions": (positions, (8.6, 4.2)),
+    "distance": (distance, (6.2, 7.0)),
+    "positions": (positions, (6.6, 4.6)),
 }
 
 if __name__ == "__main__":
