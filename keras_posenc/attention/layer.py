@@ -238,7 +238,9 @@ class PositionalAttention(Configured, keras.layers.Layer):
             return None
         name = f"{name}_norm"
         config = {**self.head_norm["config"], "name": name, "dtype": policy_of_part(self, name)}
-        return keras.saving.deserialize_keras_object({**self.head_norm, "config": config})
+        norm = keras.saving.deserialize_keras_object({**self.head_norm, "config": config})
+        norm.supports_masking = True  # else Keras warns that the mask of the queries is lost
+        return norm
 
     def make_cache(self, batch_size, length):
         """Makes an empty key-value cache, to be passed as the argument `cache` of a call.

@@ -493,3 +493,14 @@ def test_each_head_is_normalised_before_the_encodings_act():
     again.build(X.shape, X.shape)
     again.set_weights(layer.get_weights())
     np.testing.assert_array_equal(numpy(again(X, X)), flat)
+
+
+def test_a_norm_of_heads_under_a_mask():
+    """Keras warns where a layer without masking, such as its norm, is called with a mask."""
+    tokens = keras.Input((None,), dtype="int32")
+    x = keras.layers.Embedding(5, 8, mask_zero=True)(tokens)
+    layer = PositionalAttention(2, 4, head_norm=keras.layers.RMSNormalization())
+    model = keras.Model(tokens, layer(x, x))
+    found = model.predict(np.array([[1, 2, 0, 0], [1, 2, 3, 4]]), verbose=0)
+    alone = model.predict(np.array([[1, 2]]), verbose=0)
+    np.testing.assert_allclose(found[:1, :2], alone, atol=1e-5)
