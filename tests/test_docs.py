@@ -51,6 +51,7 @@ def test_every_file_of_results_is_on_a_page(generate):
     rest = {("recovery", "small"), ("recovery", "minilm"), ("context_tools",), ("precision",)}
     rest |= {("encodings_2026",), ("encoding_figures",), ("mteb",), ("many_texts",)}
     rest |= {("quantized",), ("growth",), ("natural",)}
+    rest |= {("words_and_vectors",), ("cost",), ("few_texts",)}
     rest |= {("loading",), ("newsgroups",), ("encodings",), ("verdicts",), ("comparisons",)}
     rest |= {
         ("stretch",),
