@@ -61,9 +61,9 @@ def attend_fused(q, k, v, grid, rules):
         bias, mask = _closed(bias, mask, half), None
     if bias is not None:
         bias = ops.cast(bias, q.dtype)
-    even = (bias is not None or mask is not None) and backend.runs_cudnn(q)
+    even = backend.runs_cudnn(q)
     if even:
-        q, k, v, bias, mask = _of_even_length(q, k, v, bias, mask)
+        q, k, v, bias, mask = _of_even_length(q, k, v, bias, mask, causal)
     q, k, v, size = _of_one_size(q, k, v)
     with backend.fused_kernels(q, k):
         arguments = bias, mask, rules.scale, causal, rules.flash, rules.dropout, rules.seed
@@ -110,23 +110,26 @@ def _with_sinks(q, k, v, rules, causal):
 _AFTER_LAST, _BEFORE_FIRST = [(0, 0)] * 3 + [(0, 1)], [(0, 0), (1, 0), (0, 0), (0, 0)]
 
 
-def _of_even_length(q, k, v, bias, mask):
+def _of_even_length(q, k, v, bias, mask, causal):
     """Heads, bias and mask with a query and a key more where there is an odd number of them.
 
-    cuDNN has no gradient for others.
+    JAX has no gradient of cuDNN's for others. In a causal order, the key comes after all queries.
     """
     rows, columns = q.shape[1] % 2, k.shape[1] % 2
     if not rows and not columns:
         return q, k, v, bias, mask
-    if bias is None:
+    if bias is None and mask is not None:
         bias = ops.cast(ops.where(mask, 0.0, -1e38), q.dtype)
-    bias = ops.broadcast_to(bias, (*ops.shape(bias)[:2], q.shape[1], k.shape[1]))
-    half = keras.backend.standardize_dtype(bias.dtype) == "float16"
-    least = -math.inf if half else -1e38
-    bias = ops.pad(bias, [(0, 0), (0, 0), (0, 0), (0, columns)], constant_values=least)
-    bias = ops.pad(bias, [(0, 0), (0, 0), (0, rows), (0, 0)])
+    if bias is not None:
+        bias = ops.broadcast_to(bias, (*ops.shape(bias)[:2], q.shape[1], k.shape[1]))
+        half = keras.backend.standardize_dtype(bias.dtype) == "float16"
+        least = -math.inf if half else -1e38
+        bias = ops.pad(bias, [(0, 0), (0, 0), (0, 0), (0, columns)], constant_values=least)
+        bias = ops.pad(bias, [(0, 0), (0, 0), (0, rows), (0, 0)])
     q = ops.pad(q, [(0, 0), (0, rows), (0, 0), (0, 0)])
     k, v = (ops.pad(x, [(0, 0), (0, columns), (0, 0), (0, 0)]) for x in (k, v))
+    if bias is None and columns and not causal:
+        q, k = _with_padding(q, k, ops.arange(k.shape[1])[None] < k.shape[1] - 1)
     return q, k, v, bias, None
 
 

@@ -155,10 +155,11 @@ class Rules:
         """
         if self.draws is None:
             return self
+        seeds = backend.next_seed(self.draws, by_kernel=fused)
         if fused:
-            return dataclasses.replace(self, draws=None, seed=backend.next_seed(self.draws))
+            return dataclasses.replace(self, draws=None, seed=seeds)
         (batch, num_rows, heads), num_columns = ops.shape(q)[:3], ops.shape(k)[1]
-        hashes = dropout_hashes(self.draws.next(), batch, heads, num_rows, num_columns)
+        hashes = dropout_hashes(seeds, batch, heads, num_rows, num_columns)
         return dataclasses.replace(self, draws=None, hashes=hashes)
 
     def of_block(self, number):

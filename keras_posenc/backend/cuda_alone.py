@@ -8,9 +8,9 @@ def kernels_drop(x):
     return False
 
 
-def next_seed(generator):
-    """What a `keras.random.SeedGenerator` gives next, as numbers of Python."""
-    raise NotImplementedError  # nothing drops by one
+def next_seed(generator, by_kernel=True):
+    """What a `keras.random.SeedGenerator` gives next, for a kernel that drops or for hashes."""
+    return generator.next()
 
 
 def drop_features(x, rate, seed):

@@ -1,19 +1,21 @@
 """Programs that are traced for another runtime."""
 
 import contextlib
-import contextvars
+import threading
 
-_EXPORTING = contextvars.ContextVar("exporting", default=None)
+from keras import ops
+
+_THREAD = threading.local()  # torch.compile cannot read a context variable
 
 
 @contextlib.contextmanager
 def exporting(format):
     """A context in which programs are traced for a runtime without loops, with few operations."""
-    token = _EXPORTING.set(format)
+    before, _THREAD.format = _THREAD.__dict__.get("format"), format
     try:
         yield
     finally:
-        _EXPORTING.reset(token)
+        _THREAD.format = before
 
 
 def exporting_free_sizes(x):
@@ -27,6 +29,12 @@ def saved_model_options(inputs):
     return {}
 
 
+def constant(x, dtype):
+    """An array, or a tensor, as a tensor of a dtype, in programs that are compiled too."""
+    return ops.cast(x, dtype)
+
+
 def is_exporting(format=None):
     """Whether a program is traced for another runtime, or for the one of this `format`."""
-    return _EXPORTING.get() is not None and format in (None, _EXPORTING.get())
+    known = _THREAD.__dict__.get("format")
+    return known is not None and format in (None, known)

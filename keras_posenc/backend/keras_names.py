@@ -16,19 +16,17 @@ Some private names are not here, because a class inherits them:
 """
 
 import contextlib
-import functools
 import logging
 import types
 
 import keras
+from keras.src.backend.common import global_state
 
 LOGGER = logging.getLogger("keras_posenc")
 
 
 def _has_scopes():
-    from keras.src.backend.common.global_state import GLOBAL_STATE_TRACKER
-
-    return hasattr(GLOBAL_STATE_TRACKER, "__dict__") and hasattr(keras.Layer(), "_remat_mode")
+    return hasattr(global_state, "GLOBAL_STATE_TRACKER") and hasattr(keras.Layer(), "_remat_mode")
 
 
 def _has_graphs():
@@ -60,29 +58,26 @@ USES = {
 }
 
 
-@functools.cache
+KNOWN = {}  # use -> whether Keras has its names
+
+
 def has(use):
     """Whether Keras has the names of a use, a key of `USES`; logs once if it has not."""
-    check, without = USES[use]
-    try:
-        found = check()
-    except (ImportError, AttributeError):
-        found = False
-    if not found:
-        LOGGER.warning(f"Keras {keras.__version__} is not known to keras_posenc: {without}.")
-    return found
-
-
-@functools.cache
-def _scopes():
-    from keras.src.backend.common.global_state import GLOBAL_STATE_TRACKER
-
-    return GLOBAL_STATE_TRACKER
+    if use not in KNOWN:
+        check, without = USES[use]
+        try:
+            KNOWN[use] = check()
+        except (ImportError, AttributeError):
+            KNOWN[use] = False
+        if not KNOWN[use]:
+            LOGGER.warning(f"Keras {keras.__version__} is not known to keras_posenc: {without}.")
+    return KNOWN[use]
 
 
 def scope(name):
     """What Keras has set for all calls of this thread under a name, such as "autocast_scope"."""
-    return _scopes().__dict__.get(name)
+    # Of the module: `keras.utils.clear_session` makes another one.
+    return global_state.GLOBAL_STATE_TRACKER.__dict__.get(name)
 
 
 def takes_training(operation):

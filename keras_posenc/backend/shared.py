@@ -20,6 +20,7 @@ from keras_posenc.backend.cuda_alone import (  # noqa: F401
     unmasked,
 )
 from keras_posenc.backend.exports import (  # noqa: F401
+    constant,
     exporting,
     exporting_free_sizes,
     is_exporting,
@@ -40,7 +41,8 @@ from keras_posenc.backend.jax_alone import (  # noqa: F401
 NAMES = (
     "SafeTrainer", "TRAITS", "adamw_step", "all_true", "apart", "await_calls", "batch_shards",
     "bind_keywords", "by_group", "cache_programs", "call_back", "check_floatx", "check_range",
-    "choose", "clip", "cumsum", "device_count", "dot_product_attention", "drop_features",
+    "choose", "clip", "constant", "cumsum", "device_count", "dot_product_attention",
+    "drop_features",
     "exact_product", "export_model", "exporting", "exporting_free_sizes", "fused_kernels", "gather",
     "gather_rows", "gelu", "gradient", "has_kernel", "has_splash", "inference_dtype", "interpolate",
     "is_exporting", "is_plain", "is_traced", "is_unmasked", "keep_by_hash", "keeps_programs",
@@ -55,8 +57,7 @@ NAMES = (
 
 
 def cache_programs():
-    """Keeps compiled programs in a folder of the user, for later processes; returns its path, or
-    None where nothing is kept."""
+    """Keeps compiled programs on disk for later processes; returns the folder, or None."""
     return None
 
 
@@ -186,8 +187,7 @@ class Traits:
 class SafeTrainer:
     """What a model inherits before `keras.Model`, so that its weights outlive a call that fails.
 
-    `predict` may also be called from several threads. Keras needs no help with either where
-    variables hold their values throughout.
+    `predict` may also be called from several threads. Where variables last, Keras needs no help.
     """
 
 

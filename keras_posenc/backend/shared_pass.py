@@ -3,12 +3,22 @@
 import contextlib
 import contextvars
 
+import keras
+
+if keras.backend.backend() == "torch":
+    from torch.compiler import is_compiling
+else:
+    is_compiling = bool  # False
+
 _PASS = contextvars.ContextVar("_PASS", default=None)
 
 
 @contextlib.contextmanager
 def sharing():
     """A pass through a model, whose layers share what `shared` computes."""
+    if is_compiling():  # what is computed twice, the compiler finds
+        yield
+        return
     token = _PASS.set({})
     try:
         yield
@@ -18,7 +28,7 @@ def sharing():
 
 def this_pass():
     """What is known in this pass, a dict, or None outside of one."""
-    return _PASS.get()
+    return None if is_compiling() else _PASS.get()
 
 
 def shared(key, tensors, compute):
@@ -35,7 +45,7 @@ def shared(key, tensors, compute):
     ...     print(shared("waves", (), object) is x)
     True
     """
-    known = _PASS.get()
+    known = this_pass()
     if known is None:
         return compute()
     key = key, *map(id, tensors)

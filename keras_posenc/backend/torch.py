@@ -51,6 +51,7 @@ TRAITS = shared.Traits(
     values_at_hand=True,
 )
 
+KERAS = tuple(int(part) for part in keras.__version__.split(".")[:2])
 # Bytes of a float32 matrix that a kernel on a GPU must not materialise.
 LARGE = 128 * 2**20
 # Weights of e^-69 are 1e-30: their products with gradients of 1e-8 are numbers as any others.
@@ -93,6 +94,10 @@ def check_range(ids, bound, check, message):
 def lay_out(x):
     """x contiguous, once, or each product with it would copy it."""
     return x.contiguous()
+
+
+def constant(x, dtype):
+    return torch.as_tensor(x, dtype=getattr(torch, dtype), device=ops.zeros(()).device)
 
 
 def cumsum(x, reverse=False):
@@ -215,15 +220,10 @@ class WithoutSmall(torch.autograd.Function):
 def map_blocks(block, stacked, whole, carry, output_shape, dtype):
     """Computes block(stacked[i], whole, carry), i = 0 .. N - 1: outputs (N, B, H, rows, D).
 
-    Tensors that the block reads but does not get as arguments have no gradient.
+    Tensors that the block reads but does not get as arguments have no gradient, nor has the carry.
 
-    Args:
-        block: function of three lists of tensors, and the `number` of the block. It returns an
-            output, and the carry of the next block.
-        stacked: list of tensors (N, ...). Block i reads element i.
-        whole: list of tensors. All blocks read them.
-        carry: list of tensors. Carry of the first block; it gets no gradient.
-        output_shape, dtype: Shape and dtype of an output; only TensorFlow needs them.
+    `block`: function of three lists of tensors, and the `number` of the block, that returns an
+    output and the carry of the next. Block i reads element i of `stacked`, and all of `whole`.
     """
     if torch.compiler.is_compiling():
         return _checkpointed(block, stacked, whole, carry)
@@ -364,10 +364,9 @@ def has_kernel(q, biased):
     return not biased or on_accelerator(q) or not torch.is_grad_enabled()
 
 
-@functools.cache
 def _keras_is(*version):
     """Whether Keras is of this version or newer."""
-    return tuple(int(part) for part in keras.__version__.split(".")[:2]) >= version
+    return KERAS >= version
 
 
 def kernel_multiple(q):

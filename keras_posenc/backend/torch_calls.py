@@ -16,10 +16,17 @@ from keras_posenc.backend.shared_pass import shared as once
 from keras_posenc.backend.shared_pass import this_pass
 from keras_posenc.backend.torch_host import is_unmasked
 
+torch.compiler.assume_constant_result(has)  # it makes layers to find out
+
 
 def tracing():
     """Whether torch.compile or an export reads the program: it is for other values too."""
     return torch.compiler.is_compiling() or torch.jit.is_tracing()
+
+
+def _exported():
+    """Whether a program is read for another runtime, and not by torch.compile."""
+    return tracing() and not torch.compiler.is_dynamo_compiling()
 
 
 def is_plain(layer, x, casts=False):
@@ -27,7 +34,7 @@ def is_plain(layer, x, casts=False):
 
     It does not where inputs are cast, weights quantized or penalties added. Nor where results are
     computed again in the backward pass or laid out on devices. Hooks, another `call` set on the
-    layer, and a program that is traced rule it out as well.
+    layer, and a program that is exported rule it out as well.
 
     `casts`: bool. The caller reads no variables, or casts them to the dtype of x. Otherwise a
     variable of another dtype has to be cast by the scope around the call.
@@ -69,7 +76,7 @@ def _is_around(device):
         or scope("distribution") is not None
         or torch.is_autocast_enabled(device)
         or torch.nn.modules.module._has_any_global_hook()
-        or tracing()
+        or _exported()
     )
 
 
@@ -91,7 +98,7 @@ def number(x, known=None):
 def moved_on(start, count, unmasked):
     """start + count keys, known as a number if `start` is, and whether none of them is masked."""
     after = start + count
-    if hasattr(start, "_number") and isinstance(count, int) and not tracing():
+    if not tracing() and hasattr(start, "_number") and isinstance(count, int):
         known = number(start)
         number(after, known + count)
         after._has_no_padding = unmasked and (known == 0 or is_unmasked(start))
@@ -174,14 +181,20 @@ def cast(variable, dtype):
     Where none has a gradient, they are cast once for all passes until the variable changes. What is
     written into its `.data` has no version, and is not seen as a change.
     """
+    global trained
     x = numbers(variable)
-    if torch.is_grad_enabled():  # some optimizers write without a new version
+    if torch.is_grad_enabled() and torch.compiler.is_compiling():
+        trained = True  # a program can set this, and take nothing out
+    elif torch.is_grad_enabled():  # some optimizers write without a new version
         CASTS.pop(x, None)
     if x.dtype == dtype:
         return x
     alone = torch.is_grad_enabled() or tracing() or x.is_inference()
     if alone or not isinstance(x, torch.nn.Parameter):
         return x.to(dtype)
+    if trained:
+        CASTS.clear()
+        trained = False
     version = x._version, x.data_ptr(), x.device, dtype
     known, found = CASTS.get(x, (None, None))
     if known != version:
@@ -192,6 +205,7 @@ def cast(variable, dtype):
 
 # A tensor -> its version, and its numbers in another dtype.
 CASTS = WeakTensorKeyDictionary()
+trained = False  # whether a compiled program has computed gradients since the last of them
 
 
 def rotate(x, cos, sin, layout):
@@ -217,7 +231,7 @@ def dot_product_attention(q, k, v, bias, mask, scale, is_causal, flash, dropout=
     if torch_cuda.on_cuda(q) and not by_rows:
         arguments = bias, mask, scale, is_causal, flash, dropout, seed
         return torch_cuda.attention(q, k, v, *arguments)
-    if tracing() or flash is not None or q.device.type not in ("cpu", "cuda"):
+    if _exported() or flash is not None or q.device.type not in ("cpu", "cuda"):
         return shared.dot_product_attention(q, k, v, bias, mask, scale, is_causal, flash)
     if mask is not None:
         bias = torch_cuda.additive(mask, q.dtype)

@@ -47,16 +47,22 @@ def kernels_drop(x):
     return on_cuda(x)
 
 
-def next_seed(generator):
-    """Two integers, as those of `generator.next()`, without waiting for the device.
+def next_seed(generator, by_kernel=True):
+    """Two integers, as those of `generator.next()`; for a kernel, without waiting for the device.
 
-    `generator`: `keras.random.SeedGenerator`.
+    For a compiled kernel None: it draws by the state of the device.
     """
-    if torch.compiler.is_compiling():
-        return None  # a compiled program draws by the state of the device
-    if scope("stateless_scope") is not None:
-        return tuple(generator.next().tolist())
-    state = tensor_of(generator.state)
+    state, compiling = tensor_of(generator.state), torch.compiler.is_compiling()
+    if compiling and by_kernel:
+        return None
+    if compiling:  # `next` would break the graph
+        seeds = state.clone()
+        with torch.no_grad():
+            state[1] += 1
+        return seeds
+    if not by_kernel or scope("stateless_scope") is not None:
+        seeds = generator.next()
+        return tuple(seeds.tolist()) if by_kernel else seeds
     version, *numbers = STATES.get(state, (None,))
     if version != state._version:
         numbers = state.tolist()

@@ -17,7 +17,20 @@ from keras_posenc.backend.torch_cuda import STANDS_FOR, on_cuda
 class SafeTrainer(shared.SafeTrainer):
     """`shared.SafeTrainer`, whose predictions come to the host without arithmetic."""
 
-    _waiting = ()
+    _waiting, _program = (), None
+
+    def _should_torch_compile(self):
+        # Whole steps break at the backward pass and in Keras' losses and metrics: `program` is one
+        # graph, and its gradient another.
+        return False
+
+    def program(self, function):
+        """The function of this model, compiled if that was with `jit_compile=True`."""
+        if not self.jit_compile or torch.compiler.is_compiling():
+            return function
+        if self._program is None:
+            object.__setattr__(self, "_program", torch.compile(function))
+        return self._program
 
     def predict_step(self, data):
         found = super().predict_step(data)

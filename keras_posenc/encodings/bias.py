@@ -181,7 +181,8 @@ class T5Bias(Encoding):
     def bias(self, q, grid):
         """table[bucket(i - j), h], (B or 1, H, Tq, Tk) float32."""
         table = grid.content.tables[self] if self.shared else self.table
-        by_distance = ops.take(ops.cast(table, "float32"), self.buckets, axis=0)
+        buckets = backend.constant(self.buckets, "int32")
+        by_distance = backend.take(ops.cast(table, "float32"), buckets, axis=0)
 
         def of_distance(distance):
             if not keras.backend.is_int_dtype(distance.dtype):

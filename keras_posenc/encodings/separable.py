@@ -319,7 +319,7 @@ def from_first_key(grid):
     grid.check_one_axis()
     dtype = keras.backend.result_type(grid.query_positions.dtype, grid.key_positions.dtype)
     rows, columns = ops.cast(grid.query_positions, dtype), ops.cast(grid.key_positions, dtype)
-    first = ops.min(columns, axis=1, keepdims=True)
+    first = ops.amin(columns, axis=1, keepdims=True)
     return rows - first, columns - first
 
 

@@ -7,7 +7,6 @@ around it lacks, since that layer creates it. So the outer layer's config stores
 
 import contextlib
 import contextvars
-import functools
 import inspect
 
 import keras
@@ -15,6 +14,7 @@ import keras
 from keras_posenc import backend
 from keras_posenc.backend.keras_names import kernel_of, save_zero_points
 
+ALONE = {}  # for `_takes_inputs_alone`; torch.compile would warn of a cached function
 _LATER = contextvars.ContextVar("_LATER", default=False)
 
 
@@ -89,6 +89,7 @@ def built(layer, part, *shapes):
     layer is frozen: Keras asks each weight, not the layers around it."""
     part.trainable = part.trainable and layer.trainable
     part.build(*shapes)
+    _takes_inputs_alone(type(part))  # known before a program is traced
     save_zero_points(part)
     return part
 
@@ -111,10 +112,11 @@ def called(layer, x):
     return layer.call(x) if alone else layer(x)
 
 
-@functools.cache
 def _takes_inputs_alone(kind):
     """Whether a class of layers has nothing, such as `training`, that Keras fills in."""
-    return len(inspect.signature(kind.call).parameters) == 2  # with self
+    if kind not in ALONE:
+        ALONE[kind] = len(inspect.signature(kind.call).parameters) == 2  # with self
+    return ALONE[kind]
 
 
 def with_quantized_parts(config, layer, parts):

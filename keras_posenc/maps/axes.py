@@ -1,7 +1,8 @@
 """Records of tensors whose fields declare which axes are the rows and the columns of a map."""
 
 import dataclasses
-import functools
+
+LAYOUTS = {}  # torch.compile can read a dict, and neither a cached function nor `fields`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,14 +37,15 @@ def derived():
     return dataclasses.field(default=None, metadata={"derived": True})
 
 
-@functools.cache
 def layout(kind):
     """What a record holds: dict, tensor -> `Axes`; dict, record inside -> its class; names of what
     is derived."""
-    fields = dataclasses.fields(kind)
-    tensors = {f.name: f.metadata["axes"] for f in fields if "axes" in f.metadata}
-    inside = {f.name: f.type for f in fields if dataclasses.is_dataclass(f.type)}
-    return tensors, inside, [f.name for f in fields if "derived" in f.metadata]
+    if kind not in LAYOUTS:
+        fields = dataclasses.fields(kind)
+        tensors = {f.name: f.metadata["axes"] for f in fields if "axes" in f.metadata}
+        inside = {f.name: f.type for f in fields if dataclasses.is_dataclass(f.type)}
+        LAYOUTS[kind] = tensors, inside, [f.name for f in fields if "derived" in f.metadata]
+    return LAYOUTS[kind]
 
 
 def tensors_of(record):

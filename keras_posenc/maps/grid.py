@@ -106,7 +106,7 @@ class Grid:
     key_index: object = tensor(columns=1)
     ids_are_indices: bool = False
     training: bool = False
-    content: Content = dataclasses.field(default_factory=Content)
+    content: Content = dataclasses.field(default_factory=lambda: Content())  # for torch.compile
 
     def __post_init__(self):
         if (self.query_order is None) != (self.key_order is None):

@@ -6,7 +6,6 @@ not known here is called as Keras calls it.
 """
 
 import functools
-import operator
 
 import keras
 
@@ -125,7 +124,8 @@ def _arguments(arguments):
 def _reader(x):
     """A function of the values by id that returns that of an argument; None if x is nested."""
     if isinstance(x, keras.KerasTensor):
-        return operator.itemgetter(id(x))
+        key = id(x)  # torch.compile cannot read an itemgetter
+        return lambda values: values[key]
     if isinstance(x, list) and x and all(isinstance(each, keras.KerasTensor) for each in x):
         keys = [id(each) for each in x]
         return lambda values: [values[key] for key in keys]

@@ -13,6 +13,7 @@ from keras_posenc import backend
 from keras_posenc.attention.gau import GatedAttentionUnit
 from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.backend.keras_names import called_by_fit, nodes_by_depth
+from keras_posenc.backend.shared_pass import is_compiling
 from keras_posenc.layers.token_embedding import REMEDY, check_ids
 from keras_posenc.models.direct import calls_in
 from keras_posenc.positions.absolute import AbsolutePositionEmbedding
@@ -123,7 +124,8 @@ class CheckedInputs(backend.SafeTrainer):
         return id_inputs(self), tuple(x.name for x in self.inputs)
 
     def __call__(self, inputs, *args, **kwargs):
-        return super().__call__(check_inputs(self._id_inputs, inputs), *args, **kwargs)
+        given = inputs if is_compiling() else check_inputs(self._id_inputs, inputs)
+        return super().__call__(given, *args, **kwargs)
 
     def fit(self, *args, **kwargs):
         given = inspect.signature(super().fit).bind(*args, **kwargs).arguments

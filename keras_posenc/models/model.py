@@ -1,7 +1,6 @@
 """A functional model that remembers, also in a `.keras` file, what the transformer in it is."""
 
 import dataclasses
-import functools
 import json
 import warnings
 
@@ -59,6 +58,8 @@ class TransformerModel(CheckedInputs, keras.Model):
     def __init__(self, *args, transformer=None, about=None, **kwargs):
         super().__init__(*args, **kwargs)
         self._transformer, self._about = transformer, about
+        if backend.TRAITS.eager:  # here, and not within a program that is traced
+            self._steps = Steps(self)
 
     def call(self, inputs, training=None, mask=None, **kwargs):
         # Keras leaves out what a model has no input for: texts of a packed row would meet.
@@ -73,7 +74,7 @@ class TransformerModel(CheckedInputs, keras.Model):
         if backend.TRAITS.eager and has("graphs") and not (masked or kwargs):
             tensors = input_list(self, inputs)
             if backend.is_plain(self, tensors[0]):
-                outputs = self._steps.run(tensors, training=training)
+                outputs = self.program(self._steps.run)(tensors, training=training)
                 one = isinstance(outputs, (list, tuple)) and len(outputs) == 1
                 return outputs[0] if one else outputs
         return super().call(inputs, training=training, mask=mask, **kwargs)
@@ -83,10 +84,6 @@ class TransformerModel(CheckedInputs, keras.Model):
         free = format == "tf_saved_model" and kwargs.get("input_signature") is None
         options = backend.saved_model_options(self.inputs) if free and len(self.inputs) > 1 else {}
         return super().export(filepath, format, **{**options, **kwargs})
-
-    @functools.cached_property
-    def _steps(self):
-        return Steps(self)
 
     @property
     def transformer(self):

@@ -5,6 +5,8 @@ import math
 import numpy as np
 from keras import ops
 
+from keras_posenc import backend
+
 
 def angles(ids, turns):
     """Computes ids * turns in radians, modulo whole turns, to about 3e-5 up to a million positions.
@@ -16,7 +18,7 @@ def angles(ids, turns):
     """
     floor = np.floor if isinstance(turns, np.ndarray) else ops.floor
     coarse = floor(turns * 2**14) / 2**14
-    coarse, fine = ops.cast(coarse, "float32"), ops.cast(turns - coarse, "float32")
+    coarse, fine = (backend.constant(x, "float32") for x in (coarse, turns - coarse))
     whole = ops.floor(ids)
     high = ops.floor(ids / 4096) * 4096
     low = whole - high

@@ -102,20 +102,24 @@ def test_a_gpu_without_flash_attention_gets_blocks(capability, dtype, head_size,
 
 @ON_JAX
 @pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
 @pytest.mark.parametrize("encodings", [(), ("t5",), ("sink_logits",)], ids=str)
-def test_cudnn_gets_what_it_takes(encodings, causal, monkeypatch):
-    """A mask of the keys alone, or a bias of odd lengths in training, it refuses; Keras then
-    materialises the matrix."""
+def test_cudnn_gets_what_it_takes(encodings, padded, causal, monkeypatch):
+    """A mask of the keys alone, or odd lengths in training, it refuses; Keras then materialises the
+    matrix."""
     layer, x = laws.attention(laws.Case(encodings)), laws.numbers(length=7)
     keep = np.ones((laws.B, 7), bool)
-    keep[0, 4:], keep[1, :2] = False, False
-    arguments = {"causal": causal, "value_mask": keep, "counted": keep}
+    arguments = {"causal": causal, "counted": keep}
+    if padded:
+        keep[0, 4:], keep[1, :2] = False, False
+        arguments["value_mask"] = keep
     explicit = laws.gradients(layer, x, return_attention_scores=True, **arguments)
     attend = ops.dot_product_attention
     taken = []
 
     def kernel(q, k, v, bias=None, mask=None, **named):
         taken.append(q.shape)
+        assert q.shape[1] % 2 == k.shape[1] % 2 == 0
         for term in (bias, mask):
             assert term is None or term.shape[-2:] == (q.shape[1], k.shape[1])
             assert term is None or all(size % 2 == 0 for size in term.shape[-2:])

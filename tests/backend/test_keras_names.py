@@ -77,7 +77,7 @@ def test_fit_calls_evaluate_as_it_is_known():
 @pytest.fixture
 def without(monkeypatch):
     """A function that takes the names of a use away, as a later Keras might."""
-    keras_names.has.cache_clear()
+    keras_names.KNOWN.clear()
 
     def take(use, error=AttributeError):
         def check():
@@ -85,10 +85,10 @@ def without(monkeypatch):
 
         uses = keras_names.USES | {use: (check, keras_names.USES[use][1])}
         monkeypatch.setattr(keras_names, "USES", uses)
-        keras_names.has.cache_clear()
+        keras_names.KNOWN.clear()
 
     yield take
-    keras_names.has.cache_clear()
+    keras_names.KNOWN.clear()
 
 
 @pytest.mark.parametrize("use", ["scopes", "graphs"])

@@ -1,0 +1,165 @@
+"""Programs that torch.compile makes of models: one graph each, with the numbers of eager passes."""
+
+import keras
+import numpy as np
+import pytest
+from conftest import TINY_CONFIG
+from keras import ops
+
+if keras.backend.backend() != "torch":
+    pytest.skip("torch.compile is PyTorch's", allow_module_level=True)
+
+import torch
+from dispatches import as_on_cuda
+
+from keras_posenc import build_transformer_model
+from keras_posenc.heads import classifier
+
+pytestmark = pytest.mark.once
+# One text has padding.
+TOKENS = np.array([[3, 5, 7, 9, 11, 0, 0], [4, 6, 8, 10, 12, 14, 16]], "int32")
+SIZES = {"dropout_rate": 0.0, "attention_dropout_rate": 0.0}
+
+
+@pytest.fixture
+def cuda(monkeypatch):
+    with as_on_cuda(monkeypatch):
+        yield
+
+
+@pytest.fixture
+def programs(monkeypatch):
+    """The graphs that torch.compile makes from here on; it fails where one would break."""
+    graphs, compile_ = [], torch.compile
+
+    def keep(graph, _):
+        graphs.append(graph)
+        return graph.forward
+
+    def whole(function, **options):
+        return compile_(function, backend=keep, fullgraph=True, **options)
+
+    torch._dynamo.reset()
+    monkeypatch.setattr(torch, "compile", whole)
+    yield graphs
+    torch._dynamo.reset()
+
+
+def build(**options):
+    keras.utils.set_random_seed(0)
+    return build_transformer_model(TINY_CONFIG, **{**SIZES, **options})
+
+
+def ids(tokens=TOKENS):
+    tokens = ops.convert_to_tensor(tokens)
+    return [tokens, ops.zeros_like(tokens)]
+
+
+def gradients(model, run):
+    """A loss of a training step and the gradients of all weights."""
+    model.zero_grad()
+    loss = ops.sum(run(ids(), training=True) ** 3)
+    loss.backward()
+    return [loss.detach(), *(w.value.grad for w in model.trainable_variables)]
+
+
+def test_a_model_is_one_program(programs):
+    model = build()
+    program = torch.compile(model)
+    with torch.no_grad():
+        np.testing.assert_array_equal(program(ids()), model(ids()))
+    assert len(programs) == 1
+    for found, expected in zip(gradients(model, program), gradients(model, model), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    assert len(programs) == 2
+
+
+def test_a_program_drops_what_an_eager_pass_drops(programs):
+    model = build(dropout_rate=0.3, attention_dropout_rate=0.3)
+    generators = [
+        layer.seed_generator for layer in model.layers if hasattr(layer, "seed_generator")
+    ]
+    program, found = torch.compile(model), []
+    for run in (model, program):
+        for i, generator in enumerate(generators):
+            generator.state.assign([i, 7])
+        found.append([run(ids(), training=True).detach() for _ in range(2)])
+    for eager, compiled in zip(*found, strict=True):
+        np.testing.assert_array_equal(compiled, eager)
+    assert not np.array_equal(found[0][0], found[0][1])
+
+
+def test_lengths_share_programs(programs):
+    model = build()
+    program = torch.compile(model)
+    rng = np.random.default_rng(0)
+    with torch.no_grad():
+        for batch, length in ((2, 5), (2, 7), (3, 6), (4, 12), (5, 9), (7, 3)):
+            inputs = ids(rng.integers(1, 40, (batch, length)).astype("int32"))
+            np.testing.assert_allclose(program(inputs), model(inputs), atol=1e-6)
+    assert len(programs) <= 3
+
+
+def test_steps_of_fit_are_few_programs(programs):
+    def trained(compiled):
+        encoder = build(dropout_rate=0.1, attention_dropout_rate=0.1, num_hidden_layers=1)
+        model = classifier(encoder, 2)
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile("adam", loss, metrics=["accuracy"], jit_compile=compiled)
+        x, y = [TOKENS, 0 * TOKENS], np.array([0, 1])
+        history = model.fit(x, y, epochs=2, verbose=0).history["loss"]
+        return history, model.predict(x, verbose=0)
+
+    found, made = trained(True), len(programs)
+    assert 0 < made <= 3
+    for each, expected in zip(found, trained(False), strict=True):
+        np.testing.assert_allclose(each, expected, atol=1e-5)
+    assert len(programs) == made
+
+
+def test_copies_of_weights_follow_compiled_steps(programs, cuda):
+    """PyTorch's fused optimizers give weights no new version, and a program forgets no copies."""
+    from keras_posenc.models.precision import lower_precision
+
+    model = build()
+    program = torch.compile(model)
+    by_torch = torch.optim.AdamW([w.value for w in model.trainable_variables], 0.1, fused=True)
+    with lower_precision(model):
+        before = model.predict_on_batch([TOKENS, 0 * TOKENS]).astype("float32")
+    gradients(model, program)
+    by_torch.step()
+    with lower_precision(model):
+        found = model.predict_on_batch([TOKENS, 0 * TOKENS]).astype("float32")
+    exact = model.predict_on_batch([TOKENS, 0 * TOKENS])
+    np.testing.assert_allclose(found, exact, atol=0.05)
+    assert np.abs(found - before).max() > 0.2
+
+
+# Heads turned, heads with a key more, and a bias, in a fused kernel.
+FUSED = "log_n", "rotary", "sink_logits", "t5"
+
+
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call")  # of a cached function of Keras
+@pytest.mark.parametrize("name", FUSED)
+def test_encodings_of_fused_kernels_are_in_the_program(name, programs, cuda):
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        causal = {"application": "lm"} if name in ("alibi", "xpos") else {}
+        model = build(encodings=[name], num_hidden_layers=1, **causal)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    program = torch.compile(model)
+    found = [x.float() for x in gradients(model, program)]
+    for each, expected in zip(found, gradients(model, model), strict=True):
+        np.testing.assert_allclose(each, expected.float(), rtol=0.05, atol=0.05)
+    assert len(programs) == 1
+
+
+def test_scopes_are_those_of_now():
+    """`clear_session` gives Keras another record of what is set for all calls of a thread."""
+    from keras_posenc.backend.keras_names import scope
+
+    keras.utils.clear_session(free_memory=False)
+    with keras.StatelessScope():
+        assert scope("stateless_scope") is not None
+    assert scope("stateless_scope") is None
