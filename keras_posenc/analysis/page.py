@@ -40,10 +40,8 @@ table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabul
 th, td { padding: .25rem .7rem .25rem 0; text-align: left; vertical-align: top;
          border-bottom: 1px solid var(--line); }
 .pairs td { overflow-wrap: anywhere; }
-thead th { border-bottom: 1px solid var(--quiet); }
-tbody th { font-weight: 600; }
-details { margin: .6rem 0; }
-summary { cursor: pointer; font-weight: 600; }
+thead th { border-bottom: 1px solid var(--quiet); } tbody th { font-weight: 600; }
+details { margin: .6rem 0; } summary { cursor: pointer; font-weight: 600; }
 .note { color: var(--quiet); font-size: .88rem; }
 </style>
 </head>

@@ -20,7 +20,11 @@ import logging
 import types
 
 import keras
-from keras.src.backend.common import global_state
+
+try:
+    from keras.src.backend.common import global_state
+except ImportError:  # `has` logs what is done without
+    global_state = None
 
 LOGGER = logging.getLogger("keras_posenc")
 
@@ -56,8 +60,6 @@ USES = {
     "moments": (_has_moments, "AdamW is computed without fused kernels"),
     "lazy modules": (_has_lazy_modules, "TensorFlow is imported with any backend"),
 }
-
-
 KNOWN = {}  # use -> whether Keras has its names
 
 
