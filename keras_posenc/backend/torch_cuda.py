@@ -52,17 +52,18 @@ def next_seed(generator, by_kernel=True):
 
     For a compiled kernel None: it draws by the state of the device.
     """
-    state, compiling = tensor_of(generator.state), torch.compiler.is_compiling()
+    compiling = torch.compiler.is_compiling()
     if compiling and by_kernel:
         return None
+    if not compiling and (not by_kernel or scope("stateless_scope") is not None):
+        seeds = generator.next()
+        return tuple(seeds.tolist()) if by_kernel else seeds
+    state = tensor_of(generator.state)
     if compiling:  # `next` would break the graph
         seeds = state.clone()
         with torch.no_grad():
             state[1] += 1
         return seeds
-    if not by_kernel or scope("stateless_scope") is not None:
-        seeds = generator.next()
-        return tuple(seeds.tolist()) if by_kernel else seeds
     version, *numbers = STATES.get(state, (None,))
     if version != state._version:
         numbers = state.tolist()

@@ -77,8 +77,7 @@ def summary(metrics):
             (train["steps"], "step"),
         )
         documents, epochs, steps = (f"{n:,} {unit}{'s' * (n != 1)}" for n, unit in counts)
-        seconds = f"{train['seconds']:,.0f} s"
-        lines.append(f"Trained on {documents} for {epochs}, {steps}, in {seconds}.")
+        lines.append(f"Trained on {documents} for {epochs}, {steps}, in {train['seconds']:,.0f} s.")
     return "\n".join(lines if parts or not train else lines[1:])
 
 
