@@ -1,5 +1,7 @@
 """One model of a benchmark: a model trained short and tested long, for many seeds."""
 
+import dataclasses
+import json
 import statistics
 import time
 
@@ -100,8 +102,14 @@ class Contender:
         """
         self.begin(seed)
         record = {"step": 0, "losses": [], "validation": [], "seconds": 0.0, "compiling": 0.0}
+        record["settings"] = json.loads(json.dumps(dataclasses.asdict(self.settings)))
         if state.exists():
-            record |= load_state(state, self.model, RECORD)
+            found = load_state(state, self.model, RECORD)
+            if found.get("settings", record["settings"]) != record["settings"]:
+                raise ValueError(
+                    f"{state} was trained with other settings: delete it, or give another output."
+                )
+            record |= found
         while record["step"] < self.settings.steps and not self._on_plateau(record):
             started, compiled = time.perf_counter(), self.clock.compiling()
             first = record["step"]

@@ -93,6 +93,11 @@ class Sides:
 
     def encode_chunks(self, texts, tokens, overlap=0):
         """`ChunkVectors` by late chunking, with at most `tokens` tokens per chunk."""
+        if getattr(reading := getattr(self.model, "reading", None), "windows", None):
+            raise ValueError(
+                "`chunks` reads passages in their whole text, and the model also in windows: leave "
+                f"out `windows`. Received: chunks={tokens}, reading={str(reading)!r}"
+            )
         texts = texts_of(texts)
         spans = [chunk_spans(text, self.model.tokenizer, tokens, overlap) for text in texts]
         if not hasattr(self.model, "encode"):
@@ -205,8 +210,8 @@ class Retriever:
             **options: of `search`, in place of those that the retriever has; None is left out.
 
         Returns:
-            list of (text, score, metadata): the id, the place of a chunk, its title and the scores
-                by vectors and by words.
+            list of (text, score, metadata): the id, the place of a chunk and its title. What
+                changes with the query is left out, since fusion takes it for another passage.
 
         Raises:
             ValueError: if the texts are neither given nor found.
@@ -218,7 +223,7 @@ class Retriever:
                 "A retriever needs the texts of its vectors: give them as `texts`, or keep the "
                 "file that was embedded unchanged beside the vectors. Received: texts=None"
             )
-        left_out = ("query", "rank", "score", "text", "matches")
+        left_out = ("query", "rank", "score", "vector_score", "word_score", "text", "matches")
         return [
             (row["text"], row["score"], {k: row[k] for k in row if k not in left_out})
             for row in rows

@@ -118,7 +118,7 @@ def _of(heading, run, runs):
 
 def _share(group, key):
     """A score, with its interval if it has one: 84.2% (83.4–85.0)."""
-    if not group or key not in group:
+    if not group or not isinstance(group.get(key), float):  # of each class, in another task
         return "–"
     if "interval" not in group:
         return f"{group[key]:.3f}"
@@ -143,7 +143,7 @@ def _results(runs):
         long = metrics["long"]
         rows.append([
             run.name, name, f"{metrics['documents']:,}", _share(metrics, first),
-            *(f"{metrics[key]:.3f}" if key in metrics else "–" for key in others),
+            *(f"{x:.3f}" if isinstance(x, float) else "–" for x in map(metrics.get, others)),
             f"{long['documents']:,}" if long else "0", _share(long, first),
             f"{train['max_length']:,} tokens", f"{train['seconds'] / 60:.1f} min",
         ])  # fmt: skip

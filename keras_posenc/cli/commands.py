@@ -322,6 +322,7 @@ COMMANDS = (
             **CHUNKS,
             **ENCODER,
             "query": {"help": "What the documents are to match, a text"},
+            "label": {"flag": "--label"},  # of an output, no column
             "documents": {"help": f"Documents, or the .jsonl file that search wrote. {TEXTS}"},
             **SHOWN,
             "output": {"metavar": "FILE", "help": "Also write the result to this .jsonl file"},

@@ -353,7 +353,7 @@ class Encoding(Configured, keras.layers.Layer):
     def get_config(self):
         config = super().get_config()
         if not self.overrides("table_arguments"):
-            del config["shared"]
+            config.pop("shared", None)
         return config
 
     def widen(self, q: Tensor, k: Tensor, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:

@@ -32,6 +32,7 @@ def plain(value):
     """The value as a config holds it."""
     if isinstance(value, (list, tuple)):
         return [plain(each) for each in value]
-    if isinstance(value, SERIALIZED):
+    is_function = callable(value) and not isinstance(value, keras.Layer)
+    if isinstance(value, SERIALIZED) or is_function:
         return keras.saving.serialize_keras_object(value)
     return value

@@ -6,6 +6,7 @@ import importlib.util
 import logging
 import os
 import pathlib
+import shutil
 
 import keras
 from keras import ops
@@ -128,15 +129,16 @@ def _quantize(folder, name):
     """Replaces an ONNX file in a folder by one with int8 weights."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    whole = folder / f"float32-{name}"
-    files = [each for each in folder.iterdir() if each.name != name]
-    (folder / name).rename(whole)
-    external = sum(each.stat().st_size for each in (whole, *files)) > 2 * 2**30
+    files, whole = list(folder.iterdir()), folder / "float32"  # whose names the new ones have
+    external = sum(each.stat().st_size for each in files) > 2 * 2**30
+    whole.mkdir()
+    for each in files:
+        each.rename(whole / each.name)
     level = logging.root.level
     logging.root.setLevel(logging.ERROR)  # onnxruntime advises to prepare models that need none
     try:
         quantize_dynamic(
-            whole,
+            whole / name,
             folder / name,
             per_channel=True,
             weight_type=QuantType.QInt8,
@@ -144,8 +146,7 @@ def _quantize(folder, name):
         )
     finally:
         logging.root.setLevel(level)
-    for each in (whole, *files):
-        each.unlink()
+    shutil.rmtree(whole)
 
 
 @contextlib.contextmanager
@@ -171,6 +172,8 @@ def _is_product(layer):
     x, kernel, output = layer.equation.replace("->", ",").split(",")
     free = x[: len(x) - _contracted(layer)]
     contracted, new = x[len(free) :], kernel[_contracted(layer) :]
+    if layer.bias_axes is not None and set(layer.bias_axes) != set(new):
+        return False
     return bool(contracted) and kernel == contracted + new and output == free + new
 
 

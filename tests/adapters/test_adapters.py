@@ -265,4 +265,10 @@ def test_a_retriever_keeps_the_index_of_words(retriever, monkeypatch):
 
     monkeypatch.setattr(WordIndex, "of", None)
     assert both.find("w6") == first and first[0][0].startswith("w6")
-    assert {"vector_score", "word_score", "id"} <= first[0][2].keys()
+    # Fusion takes a passage with other scores in its metadata for another passage.
+    assert "id" in first[0][2] and not {"vector_score", "word_score"} & first[0][2].keys()
+
+
+def test_chunks_of_a_model_that_reads_in_windows_are_refused(pretrained):
+    with pytest.raises(ValueError, match="leave out `windows`. Received: chunks=2, reading='late"):
+        Sides(pretrained, reading="late:2,windows=8").encode_chunks(TEXTS, 2)

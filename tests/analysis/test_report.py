@@ -1,6 +1,7 @@
 import base64
 import html
 import json
+import pathlib
 import re
 import xml.etree.ElementTree as ElementTree
 
@@ -314,3 +315,15 @@ def test_a_page_about_a_stretching(tmp_path):
     assert len(pictures(write_stretch_report(tmp_path).read_text("utf-8"))) == 1
     with pytest.raises(FileNotFoundError, match="holds no finished stretching"):
         write_stretch_report(tmp_path / "nothing")
+
+
+def test_a_score_of_each_class_in_one_run_and_of_all_in_another(pretrained, corpus, tmp_path):
+    words, tags = [["w1", "w2", "w3"]] * 8, [["B-X", "O", "O"]] * 8
+    arguments = {"epochs": 1, "max_length": 16, "verbose": 0}
+    classes = {"test": corpus / "test.tsv", **arguments}
+    finetune(pretrained, corpus / "train.tsv", tmp_path / "classes", **classes)
+    tagged = {"test": (words, tags), "task": "tag", **arguments}
+    finetune(pretrained, (words, tags), tmp_path / "tags", **tagged)
+    runs = {name: tmp_path / name for name in ("tags", "classes")}
+    page = pathlib.Path(write_report(runs, tmp_path / "both.html")).read_text("utf-8")
+    assert "<td>–</td>" in page

@@ -7,6 +7,7 @@ import pytest
 from forks import Fork
 
 from benchmarks.extrapolation.campaign import FIRST_TRIAL, _contender, _planned, bench, runs_of
+from benchmarks.extrapolation.run import Contender
 from benchmarks.extrapolation.settings import Settings
 from benchmarks.extrapolation.shell_command import commands_of
 from benchmarks.extrapolation.table import read_results, to_table
@@ -56,6 +57,15 @@ def test_a_killed_run_goes_on_to_the_same_end(tmp_path):
     assert resumed["losses"] == pytest.approx(alone["losses"], abs=1e-5)
     assert resumed["accuracy"] == alone["accuracy"]
     assert not state.exists()
+
+
+def test_a_state_of_other_settings_is_refused(tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(Contender, "test", lambda *_: pytest.exit("stopped"))
+        with pytest.raises(pytest.exit.Exception):
+            run(tmp_path, steps=100, learning_rate=1e-3)
+    with pytest.raises(ValueError, match="trained with other settings: delete it"):
+        run(tmp_path, steps=100, learning_rate=1e-1)
 
 
 def test_what_is_done_is_not_repeated(tmp_path):

@@ -239,3 +239,8 @@ def test_options_that_are_not_given_are_not_there():
 def test_a_validation_that_is_no_number_is_a_path():
     found = parser().parse_args(["finetune", "a", "b", "c", "--validation", "v.tsv"])
     assert found.validation == "v.tsv"
+
+
+def test_the_label_of_rerank_is_an_output_and_no_column():
+    words = ["rerank", "model", "query", "texts.txt", "--label", "entailment"]
+    assert vars(parser().parse_args(words))["label"] == "entailment"

@@ -1,3 +1,5 @@
+import json
+
 import keras
 import numpy as np
 import oracles
@@ -455,3 +457,33 @@ def test_attention_forms_no_map(spec):
     needed = jax.jit(jax.grad(loss)).lower(weights, x, order).compile().memory_analysis()
     found = needed.temp_size_in_bytes + needed.output_size_in_bytes
     assert found < 4 * length**2 / (3 if spec == "cope" else 8)
+
+
+@keras.saving.register_keras_serializable("keras_posenc_tests")
+def ones(shape, dtype=None):
+    return ops.ones(shape, dtype)
+
+
+@keras.saving.register_keras_serializable("keras_posenc_tests")
+class Ones:
+    """An initializer that is not one of Keras' class."""
+
+    def __call__(self, shape, dtype=None):
+        return ops.ones(shape, dtype)
+
+    def get_config(self):
+        return {}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("initializer", [ones, Ones()])
+def test_a_config_of_any_initializer_is_plain(initializer):
+    for layer in (T5Bias(embeddings_initializer=initializer),
+                  PositionalAttention(2, 4, kernel_initializer=initializer)):  # fmt: skip
+        config = layer.get_config()
+        assert json.loads(json.dumps(config))
+        assert type(layer).from_config(config).get_config() == config

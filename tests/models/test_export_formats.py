@@ -12,6 +12,7 @@ from published import SIZES
 from keras_posenc import PositionalAttention, build_transformer_model, export_model
 from keras_posenc.heads import classifier
 from keras_posenc.layers.experts import MixtureOfExperts
+from keras_posenc.models import serving_export
 
 BACKEND, KERAS = keras.backend.backend(), Version(keras.__version__)
 WRITES_ONNX = BACKEND == "tensorflow" or (BACKEND == "torch" and KERAS >= Version("3.15"))
@@ -255,3 +256,36 @@ if BACKEND == "jax":
         model = classifier(encoder, 3)
         loaded = saved(model, tmp_path)
         check(model, lambda *arrays: loaded.serve(list(arrays)).numpy())
+
+
+@pytest.mark.once
+def test_int8_weights_beside_a_file_take_the_name_of_those_before(tmp_path):
+    """As from 2 GB on; a file of zeros that takes no room stands for the rest of the weights."""
+    onnx, onnxruntime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
+    weight = np.random.default_rng(0).random((64, 64), "float32")
+    x, y = (
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None, 64])
+        for name in "xy"
+    )
+    node = onnx.helper.make_node("MatMul", ["x", "w"], ["y"])
+    graph = onnx.helper.make_graph(
+        [node], "graph", [x], [y], [onnx.numpy_helper.from_array(weight, "w")]
+    )
+    opset = onnx.helper.make_opsetid("", 18)
+    model = onnx.helper.make_model(graph, opset_imports=[opset], ir_version=9)
+    place = {"save_as_external_data": True, "location": "m.onnx.data", "size_threshold": 0}
+    onnx.save_model(model, tmp_path / "m.onnx", **place)
+    with open(tmp_path / "more", "wb") as file:
+        file.truncate(3 * 2**30)
+    serving_export._quantize(tmp_path, "m.onnx")
+    assert {path.name for path in tmp_path.iterdir()} == {"m.onnx", "m.onnx.data"}
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
+    (found,) = session.run(None, {"x": np.ones((1, 64), "float32")})
+    np.testing.assert_allclose(found, weight.sum(0)[None], atol=0.5)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("bias_axes, is_product", [(None, True), ("de", True), ("e", False)])
+def test_a_bias_of_some_axes_is_no_row(bias_axes, is_product):
+    layer = keras.layers.EinsumDense("abc,cde->abde", (None, 2, 3), bias_axes=bias_axes)
+    assert serving_export._is_product(layer) == is_product

@@ -131,6 +131,24 @@ def test_the_score_is_the_probability_of_a_named_label(tiny_model, name, column)
 
 
 @pytest.mark.once
+def test_what_a_label_is_follows_the_problem_of_the_model(tiny_model, tmp_path):
+    pairs = [(QUERY, document) for document in DOCUMENTS]
+    folder = shutil.copytree(
+        tiny_model("BertForSequenceClassification", num_labels=3), tmp_path / "model"
+    )
+    config = json.loads((folder / "config.json").read_text())
+    for problem in ("multi_label_classification", "regression"):
+        (folder / "config.json").write_text(json.dumps(config | {"problem_type": problem}))
+        logits = Reranker(folder).logits(pairs, verbose=0)[:, 1]
+        if problem == "regression":
+            with pytest.raises(ValueError, match="which has numbers for outputs: leave it out"):
+                Reranker(folder, label="LABEL_1")
+        else:
+            found = Reranker(folder, label="LABEL_1").predict(pairs, verbose=0)
+            np.testing.assert_allclose(found, 1 / (1 + np.exp(-logits)), atol=1e-6)
+
+
+@pytest.mark.once
 def test_a_label_that_the_model_does_not_have(tiny_model, plain):
     folder = tiny_model("BertForSequenceClassification", num_labels=3)
     with pytest.raises(ValueError, match="give one of .*LABEL_0.*Received: label='entailment'"):

@@ -1,11 +1,17 @@
 """`finetune(freeze="encoder")`: a linear head to convergence on vectors that are computed once."""
 
 import csv
+import json
+import pathlib
+import shutil
 
 import keras
 import numpy as np
 import pytest
+from conftest import TINY_CONFIG
 
+from keras_posenc import build_transformer_model
+from keras_posenc.analysis import write_report
 from keras_posenc.models.model import model_on
 from keras_posenc.training import (
     Classify,
@@ -38,6 +44,24 @@ def vectors_of(finetuned, texts, **changes):
     vectors = model_on(model, last.input, "vectors")
     options = {"max_length": finetuned.max_length, "chunks": finetuned.chunks, **changes}
     return TextModel(vectors, finetuned.tokenizer, **options).predict(texts, verbose=0), last
+
+
+def test_texts_that_are_cut_are_another_run(pretrained, tmp_path):
+    (folder := tmp_path / "bert").mkdir()
+    shutil.copy(pretrained / "vocab.txt", folder)
+    config = {**TINY_CONFIG, "max_position_embeddings": 512, "num_hidden_layers": 1}
+    (folder / "config.json").write_text(json.dumps(config))
+    build_transformer_model(config).save(folder / "model.keras")
+    arguments, fixed = (folder, (TEXTS, LABELS["classify"])), {"freeze": "encoder", "verbose": 0}
+    finetune(*arguments, tmp_path / "whole", **fixed)
+    with pytest.raises(ValueError, match="other settings|lengths"):
+        finetune(*arguments, tmp_path / "whole", max_length=512, **fixed)
+    finetune(*arguments, tmp_path / "cut", max_length=512, **fixed)
+    pages = {}
+    for name in ("whole", "cut"):
+        pages[name] = pathlib.Path(write_report(tmp_path / name)).read_text("utf-8")
+        assert "epochs=" not in pages[name] and "freeze=&quot;encoder&quot;" in pages[name]
+    assert "max_length=512" in pages["cut"] and "max_length=" not in pages["whole"]
 
 
 @pytest.mark.parametrize("how", [{}, {"max_length": 12}])

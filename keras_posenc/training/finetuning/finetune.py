@@ -176,10 +176,12 @@ def finetune(
         rates = {"dropout_rate": dropout_rate, "attention_dropout_rate": attention_dropout_rate}
         skips = None if longer == "cut" else longer
         check_frozen(recipe, {**in_epochs, **rates, "longer": skips, "max_length": max_length})
+        if max_length is not None:  # whose texts are cut: another run than one of whole texts
+            recipe = recipe.replace(lengths=((max_length, 1),))
     documents, label_names = _documents(task, train, validation, test, text, label, seed, cache)
     task.check_settings(label_names)
-    few = task.problem_type and len(documents["train"]) <= FEW
-    if few and epochs is None and lengths is None and not frozen:
+    few = task.problem_type and len(documents["train"]) <= FEW and freeze is None
+    if few and epochs is None and lengths is None and not lora_rank:
         recipe = recipe.replace(lengths=((recipe.longest, FEW_EPOCHS),))
 
     def prepare():
