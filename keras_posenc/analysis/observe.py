@@ -9,6 +9,7 @@ from keras_posenc.attention.gau import GatedAttentionUnit
 from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.encodings.contextual import ContextualPositionEmbedding
 from keras_posenc.encodings.rotary import RotaryEmbedding
+from keras_posenc.models.direct import calls_in
 from keras_posenc.models.seq2seq import CROSS, EncoderDecoder
 
 
@@ -31,8 +32,7 @@ def attention_inputs(model, inputs):
     [(1, 4, 384), (1, 4, 384)]
     """
     layers = [layer for layer in model.layers if isinstance(layer, PositionalAttention)]
-    if not layers:
-        raise ValueError("The model has no PositionalAttention of its own to look at.")
+    _check_attention(layers)
     queries = [keras.tree.flatten(layer.input)[0] for layer in layers]
     states = keras.Model(model.input, queries)(inputs, training=False)
     states = states if isinstance(states, (list, tuple)) else [states]
@@ -42,9 +42,11 @@ def attention_inputs(model, inputs):
 def entropy_by_layer(model, inputs, causal=False):
     """Returns the entropy (layers, heads) of attention in nats, averaged over the queries.
 
+    A layer that is called several times has a row for each call.
+
     Args:
         model, inputs: as in `attention_inputs`.
-        causal: bool. Whether the model attends causally.
+        causal: bool. Attend causally also where the model's calls do not.
 
     Example:
 
@@ -53,12 +55,25 @@ def entropy_by_layer(model, inputs, causal=False):
     >>> entropy_by_layer(open_model("all-MiniLM-L6-v2"), inputs).shape
     (6, 12)
     """
+    calls = [n for n in calls_in(model) if isinstance(n.operation, PositionalAttention)]
+    _check_attention(calls)
+    given = [(node.arguments.args, node.arguments.kwargs) for node in calls]
+    tensors = [x for x in keras.tree.flatten(given) if isinstance(x, keras.KerasTensor)]
+    tensors = list({id(x): x for x in tensors}.values())
+    found = dict(zip(map(id, tensors), keras.Model(model.input, tensors)(inputs), strict=True))
     entropies = []
-    for layer, states in attention_inputs(model, inputs).items():
-        arguments = {"use_causal_mask": causal, "return_attention_scores": True}
-        _, weights = layer(states, states, **arguments)[:2]
+    for node, arguments in zip(calls, given, strict=True):
+        args, kwargs = keras.tree.map_structure(lambda x: found.get(id(x), x), arguments)
+        kwargs = {**kwargs, "return_attention_scores": True}
+        kwargs |= {"use_causal_mask": True} if causal else {}
+        weights = node.operation(*args, **kwargs)[1]
         entropies.append(entropy(ops.convert_to_numpy(weights)).mean((0, 2)))
     return np.stack(entropies)
+
+
+def _check_attention(found):
+    if not found:
+        raise ValueError("The model has no PositionalAttention of its own to look at.")
 
 
 def cross_attention(model, source_ids, target_ids, block=-1):

@@ -4,7 +4,7 @@ import oracles_seq2seq
 import pytest
 
 from keras_posenc import PositionalAttention, build_encoder_decoder
-from keras_posenc.analysis import observe
+from keras_posenc.analysis import measure, observe
 from keras_posenc.attention.gau import GatedAttentionUnit
 from keras_posenc.encodings.rotary import RotaryEmbedding
 
@@ -152,6 +152,22 @@ def test_entropy_by_layer():
     assert found.shape == (2, 2)
     causal = observe.entropy_by_layer(model, x, causal=True)
     assert (causal < found).all()
+
+
+@pytest.mark.once
+def test_entropy_is_of_the_calls_as_the_model_makes_them():
+    """A layer called twice, once with a mask, and once with the other features as keys."""
+    layer, x = PositionalAttention(2, 4), keras.Input((5, 8))
+    seen = keras.Input((5, 5), dtype="bool")
+    once = layer(x, x, attention_mask=seen)
+    model = keras.Model([x, seen], layer(once, x))
+    inputs = np.random.default_rng(0).normal(size=(1, 5, 8)).astype("float32"), np.eye(5) > 0
+    inputs = inputs[0], np.broadcast_to(inputs[1], (1, 5, 5)) | (np.arange(5) == 0)
+    first, weights = layer(inputs[0], inputs[0], attention_mask=inputs[1],
+                           return_attention_scores=True)  # fmt: skip
+    maps = weights, layer(first, inputs[0], return_attention_scores=True)[1]
+    expected = [measure.entropy(keras.ops.convert_to_numpy(each)).mean((0, 2)) for each in maps]
+    np.testing.assert_allclose(observe.entropy_by_layer(model, inputs), expected, atol=1e-6)
 
 
 @pytest.mark.once
