@@ -88,6 +88,8 @@ class Sides:
         """Vectors (N, D), those of texts with the same tokens the same to the last bit: rounding
         must not order copies, which these libraries rank."""
         texts = texts_of(texts)
+        if len(texts) < 2:
+            return one_per_text(encode(texts, verbose=0), len(texts))
         first, places = np.unique(text_numbers(texts, self.model.tokenizer), return_inverse=True)
         return one_per_text(encode([texts[n] for n in first], verbose=0), len(first))[places]
 

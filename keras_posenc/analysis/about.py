@@ -11,7 +11,7 @@ from keras_posenc.analysis.run_files import read_recipe
 from keras_posenc.models.extension import Extension
 from keras_posenc.training import Optimizer, Source, contextualize, finetune, stretch
 from keras_posenc.training.contextual.contextualize import ContextualRecipe
-from keras_posenc.training.finetuning.frozen import is_frozen
+from keras_posenc.training.finetuning.frozen import chunk_size, is_frozen
 from keras_posenc.training.finetuning.recipe import FinetuneRecipe
 from keras_posenc.training.finetuning.tasks import task_of_record
 from keras_posenc.training.runs import IN_MEMORY, with_extension
@@ -108,9 +108,9 @@ def _call(name, directory, recipe, data):
     given = {**recipe, **data, "output": directory}  # a recipe has digests in place of data
     if len(stages := given.get("lengths") or []) == 1:
         (given["max_length"], given["epochs"]), given["lengths"] = *stages, None
-        if is_frozen(given.get("freeze")):  # it has no epochs: 1 marks that texts are cut
-            cuts, given["epochs"] = given["epochs"] == 1, None
-            given["max_length"] = given["max_length"] if cuts else None
+        if is_frozen(given.get("freeze")):  # which has no epochs, and cuts nothing off in chunks
+            given["epochs"] = None
+            given["max_length"] = None if chunk_size(given["freeze"]) else given["max_length"]
     parts = []
     for key, parameter in inspect.signature(function).parameters.items():
         value = given.get(key)

@@ -7,7 +7,8 @@ import keras
 
 from keras_posenc import backend
 
-NUMBERED = re.compile(r"\b([Tt]ext) (\d+)\b")
+# At the beginning of a message: elsewhere, a text that a user gave may hold such words.
+NUMBERED = re.compile(r"^((?:A span of t|T)ext) (\d+)\b")
 
 
 def check_processes(function):

@@ -60,8 +60,11 @@ def test_texts_that_are_cut_are_another_run(pretrained, tmp_path):
     pages = {}
     for name in ("whole", "cut"):
         pages[name] = pathlib.Path(write_report(tmp_path / name)).read_text("utf-8")
-        assert "epochs=" not in pages[name] and "freeze=&quot;encoder&quot;" in pages[name]
-    assert "max_length=512" in pages["cut"] and "max_length=" not in pages["whole"]
+        assert "epochs=" not in pages[name]
+    assert "max_length=512" in pages["cut"] and "freeze=&quot;encoder&quot;" in pages["cut"]
+    assert "max_length=" not in pages["whole"] and "encoder:512" in pages["whole"]
+    again = finetune(*arguments, tmp_path / "whole", **fixed | {"freeze": "encoder:512"})
+    assert again == finetune(*arguments, tmp_path / "whole", **fixed)  # it is the same run
 
 
 @pytest.mark.parametrize("how", [{}, {"max_length": 12}])
@@ -175,7 +178,7 @@ def test_few_texts_have_more_epochs_and_are_told_of_a_head(
         found = finetune(pretrained, documents, tmp_path / name, **{**run, **given})
         assert found["train"]["epochs"] == 2 and "here in 2 epochs" in capsys.readouterr().out
     # More texts, and tasks that were not measured, have 3.
-    monkeypatch.setattr("keras_posenc.training.finetuning.finetune.FEW", 35)
+    monkeypatch.setattr("keras_posenc.training.finetuning.recipe.FEW", 35)
     assert finetune(pretrained, documents, tmp_path / "more", **run)["train"]["epochs"] == 3
     finetune(pretrained, documents, tmp_path / "frozen", freeze="encoder", **run)
     printed = capsys.readouterr().out

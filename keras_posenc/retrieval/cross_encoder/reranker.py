@@ -286,13 +286,15 @@ def _odds_of(label, names, model, activation, trained):
     """The function from logits (N, C) to the logits (N, 1) of the probability of one label."""
     outputs, source = model.output_shape[-1], model.transformer.config.source or {}
     problem = trained.kind.problem_type if trained else source.get("problem_type")
-    if outputs == 1 or problem == "regression" or names is None or label not in names:
-        given = f"{outputs} outputs" if outputs > 1 else "one output, the score"
-        given = "numbers for outputs" if problem == "regression" and outputs > 1 else given
-        one_of = outputs > 1 and problem != "regression"
-        remedy = f"give one of {quote(names)}" if one_of else "leave it out"
+    if outputs == 1 or problem == "regression":
+        given = "one output, the score" if outputs == 1 else "numbers for outputs"
         raise ValueError(
-            f"`label` must name an output of the model, which has {given}: {remedy}. Received: "
+            f"`label` is for a classifier, and this is a model which has {given}: leave it out. "
+            f"Received: label={quote(label)}"
+        )
+    if label not in (names or ()):
+        raise ValueError(
+            f"`label` must name an output of the model: give one of {quote(names)}. Received: "
             f"label={quote(label)}"
         )
     apart = activation == "sigmoid" or problem == "multi_label_classification"

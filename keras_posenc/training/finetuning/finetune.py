@@ -11,9 +11,9 @@ from keras_posenc.processes.devices import on_devices
 from keras_posenc.processes.together import check_processes
 from keras_posenc.text import Texts
 from keras_posenc.training.cached_texts import cached_documents
-from keras_posenc.training.finetuning.frozen import FrozenTrainer, check_frozen, is_frozen
+from keras_posenc.training.finetuning.frozen import FrozenTrainer, as_read, check_frozen, is_frozen
 from keras_posenc.training.finetuning.labelled_documents import digest, split
-from keras_posenc.training.finetuning.recipe import FEW, FEW_EPOCHS, FinetuneRecipe, stages
+from keras_posenc.training.finetuning.recipe import FEW_EPOCHS, FinetuneRecipe, stages
 from keras_posenc.training.finetuning.tasks import FORMER_TASK
 from keras_posenc.training.finetuning.trainer import Trainer
 from keras_posenc.training.optimizer_settings import FORMER_OPTIMIZER
@@ -176,12 +176,11 @@ def finetune(
         rates = {"dropout_rate": dropout_rate, "attention_dropout_rate": attention_dropout_rate}
         skips = None if longer == "cut" else longer
         check_frozen(recipe, {**in_epochs, **rates, "longer": skips, "max_length": max_length})
-        if max_length is not None:  # whose texts are cut: another run than one of whole texts
-            recipe = recipe.replace(lengths=((max_length, 1),))
     documents, label_names = _documents(task, train, validation, test, text, label, seed, cache)
     task.check_settings(label_names)
-    few = task.problem_type and len(documents["train"]) <= FEW and freeze is None
-    if few and epochs is None and lengths is None and not lora_rank:
+    if frozen:
+        recipe = as_read(recipe, max_length)
+    elif epochs is None and lengths is None and recipe.is_for_few(len(documents["train"])):
         recipe = recipe.replace(lengths=((recipe.longest, FEW_EPOCHS),))
 
     def prepare():
@@ -201,7 +200,7 @@ def finetune(
             started = recipe.replace(checkpoint=Source(str(stretched), model=recipe.source.model))
             before = {"stretched": report}
         if frozen:
-            return FrozenTrainer(started, documents, label_names, before, max_length)
+            return FrozenTrainer(started, documents, label_names, before)
         return Trainer(started, documents, label_names, before)
 
     digests = {role: part and digest(part) for role, part in documents.items()}

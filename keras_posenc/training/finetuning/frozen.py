@@ -37,7 +37,7 @@ def check_frozen(recipe, given):
             f"{start}, for task classify, multilabel or regress. Received: task="
             f"{recipe.task.name!r}"
         )
-    if size := _chunks(recipe.freeze):
+    if size := chunk_size(recipe.freeze):
         checks.whole("freeze", size, least=3, why="two tokens of a chunk are special")
     given = {name: value for name, value in given.items() if value is not None}
     max_length = given.pop("max_length", None)
@@ -52,19 +52,26 @@ def check_frozen(recipe, given):
         raise ValueError(f"{start}, and takes no {' and no '.join(given)}: leave them out.")
 
 
+def as_read(recipe, max_length):
+    """The recipe, which says how a text is read: up to `max_length`, or all of it in chunks."""
+    chunks = chunk_size(recipe.freeze)
+    if max_length is None and chunks is None:
+        config = recipe.source.read_config()
+        table = config.max_position if config.position_table and not recipe.stretch_first else WHOLE
+        chunks = min(WHOLE, table)
+    if chunks is not None:
+        recipe = recipe.replace(freeze=f"encoder:{chunks}")
+    return recipe.replace(lengths=((chunks or max_length, 1),))
+
+
 class FrozenTrainer(Trainer):
     """A run that trains the last layer alone, to convergence, on vectors of whole texts.
 
     Without `max_length`, all of a text is read in chunks, whose mean is its vector.
     """
 
-    def __init__(self, recipe, documents, label_names, before, max_length):
-        chunks = _chunks(recipe.freeze)
-        if max_length is None or chunks is not None:
-            config = recipe.source.read_config()
-            longest = config.max_position if config.position_table else None
-            chunks = chunks or min(WHOLE, longest or WHOLE)
-            recipe = recipe.replace(lengths=((chunks, 1),), freeze=None)
+    def __init__(self, recipe, documents, label_names, before):
+        chunks = chunk_size(recipe.freeze)
         self.recipe, self.documents, self.task = recipe, documents, recipe.task
         self.before, self.history, self.steps = before, [], []
         self.finetuned = text_model_of(recipe.replace(freeze=None), label_names)
@@ -126,7 +133,7 @@ class FrozenTrainer(Trainer):
         return np.asarray(found, "float64"), batches
 
 
-def _chunks(freeze):
+def chunk_size(freeze):
     """The size of the chunks that is given, or None."""
     size = ENCODER.fullmatch(*parts_of(freeze))[1]
     return None if size is None else int(size)

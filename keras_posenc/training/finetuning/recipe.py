@@ -45,6 +45,11 @@ class FinetuneRecipe(Recipe):
         if self.callbacks is not None:
             check_kind(self.callbacks)
 
+    def is_for_few(self, count):
+        """Whether `count` texts are few for what is trained: all weights, for labels or numbers."""
+        trains_all = self.freeze is None and self.lora_rank is None
+        return trains_all and count <= FEW and self.task.problem_type is not None
+
     def record(self, **texts):
         return super().record(**texts) | described(self.task.record())
 

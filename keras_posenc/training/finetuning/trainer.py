@@ -22,7 +22,7 @@ from keras_posenc.text.shapes import training_price
 from keras_posenc.text.truncation import LOGGER, unlogged_truncation
 from keras_posenc.training.callbacks import OneEpoch, RunCallbacks, check_callbacks
 from keras_posenc.training.finetuning.baselines import Baselines
-from keras_posenc.training.finetuning.recipe import FEW, metrics_error
+from keras_posenc.training.finetuning.recipe import metrics_error
 from keras_posenc.training.progress import BatchProgress, Progress, printer
 from keras_posenc.training.runs import check_loss
 from keras_posenc.training.source import padding_id
@@ -177,14 +177,8 @@ class Trainer:
         stops = record.get("stops", False)
         counts = [len(self.batches[length]) for length in self.recipe.epoch_lengths]
         print_line, done = printer(verbose), len(self.history)
-        texts, all_trained = len(self.documents["train"]), self.recipe.freeze is None
-        if (
-            not done
-            and texts <= FEW
-            and all_trained
-            and self.task.problem_type
-            and not self.recipe.lora_rank
-        ):
+        texts = len(self.documents["train"])
+        if not done and self.recipe.is_for_few(texts):
             print_line(
                 f"{texts:,} texts are few for training all weights, here in {len(counts)} epochs: "
                 'freeze="encoder" (--freeze encoder) computes a vector per text and trains a '
