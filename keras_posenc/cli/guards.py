@@ -57,7 +57,7 @@ def _matches(path):
 
 
 def _check_prefix(path, what):
-    """Refuses a model of which there is no file: that of TensorFlow is several, with one prefix."""
+    """Refuses a model without files. One of TensorFlow is several files that share a prefix."""
     if not os.path.exists(f"{path}.index"):
         raise FileNotFoundError(
             f"There is no {what} at {path}: no such file or folder.{from_hub(path)}"

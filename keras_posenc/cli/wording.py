@@ -1,4 +1,4 @@
-"""What is said in Python and in options: programs, and errors in which arguments become options."""
+"""Programs of Python, and errors in which arguments become options."""
 
 import contextlib
 import functools

@@ -58,7 +58,7 @@ def remove_files(folder, names):
 
 
 def identify(path):
-    """What tells a file from a later one of the same name: size, time of change and digest."""
+    """What distinguishes a file from a later one of the same name: size, time and digest."""
     with open(path, "rb") as file:
         status = os.fstat(file.fileno())
         digest = hashlib.file_digest(file, "sha256").hexdigest()

@@ -37,7 +37,7 @@ def vocabulary_name(folder):
 
 
 def tokenizer_settings(assets):
-    """What tokenizer_config.json would say of the vocabulary of a preset; None for other folders.
+    """The vocabulary of a preset as tokenizer_config.json states it; None for other folders.
 
     KerasHub lower-cases without removing accents, which its vocabularies of uncased models do not
     have: here accents follow lower-casing, as in the models' training.

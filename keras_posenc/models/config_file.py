@@ -76,7 +76,7 @@ def read_config(source=None, model=None, **overrides):
 
 
 class _Located(ValueError):
-    """An error that says where the config is."""
+    """An error that names the config's place."""
 
 
 def _replaced(config, overrides):

@@ -1,4 +1,4 @@
-"""What a saved model tells of the transformer in it."""
+"""What a saved model states about the transformer in it."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Files of text: whether they are there, and what their bytes say."""
+"""Files of text: whether they are there, and their bytes as characters."""
 
 import pathlib
 import re

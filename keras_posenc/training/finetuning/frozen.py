@@ -53,7 +53,7 @@ def check_frozen(recipe, given):
 
 
 def as_read(recipe, max_length):
-    """The recipe, which says how a text is read: up to `max_length`, or all of it in chunks."""
+    """The recipe with how a text is read: up to `max_length`, or all of it in chunks."""
     chunks = chunk_size(recipe.freeze)
     if max_length is None and chunks is None:
         config = recipe.source.read_config()
