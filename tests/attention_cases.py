@@ -71,12 +71,13 @@ GROUPS = {
     "mask": ("mask (Tq, Tk)", "mask (B, Tq, Tk)", "mask (B, H, Tq, Tk)"),
     "precision": ("mixed_bfloat16", "mixed_float16", "bfloat16"),
     "kernel": ("no kernel", "kernel"),
-    "keys": ("other keys", "values apart"),
-    "path": ("scores", "free lengths"),
+    "keys": ("other keys", "values apart", "prefix", "gated unit"),
+    "path": ("scores", "free lengths", "shortcuts"),
+    "cache": ("cache", "cache in place"),
 }  # fmt: skip
 OTHERS = (
-    "padding", "bias", "cache", "training", "dropout", "blocks", "gate", "value_dim",
-    "grouped heads", "head norm", "no biases", "output size", "sliding window",
+    "padding", "query mask", "shared tables", "bias", "training", "dropout", "blocks", "gate",
+    "value_dim", "grouped heads", "head norm", "no biases", "output size", "sliding window",
 )  # fmt: skip
 GROUP_OF = {name: group for group, names in GROUPS.items() for name in names}
 OPTIONS = [*ENCODINGS, *GROUP_OF, *OTHERS]
@@ -88,15 +89,22 @@ REFUSED = {
         "transformer_xl", "window", "xpos", "dual_chunk", "fire",
     )},
     ("orders", "path"): "leave `query_order` out",
-    ("other keys", "selective"): "the whole sequence in one call",
-    ("cache", "selective"): "the whole sequence in one call",
-    ("packed", "cache"): "without a cache",
-    ("packed", "other keys"): "`key_positions` must have shape",
+    **{(keys, "selective"): "the whole sequence in one call"
+       for keys in ("other keys", "prefix", *GROUPS["cache"])},
+    **{("packed", cache): "without a cache" for cache in GROUPS["cache"]},
+    **{("packed", keys): "`key_positions` must have shape" for keys in ("other keys", "prefix")},
+    **{("gated unit", name): f"A gated unit has .*leave `{argument}` out" for name, argument in (
+        ("gate", "use_gate"), ("grouped heads", "num_key_value_heads"), ("head norm", "head_norm"),
+    )},
     ("sliding window", "window"): "Two windows",
     ("sink_logits", "squared_relu"): "which SquaredReLU replaces",
     ("sink_logits", "stick_breaking"): "which StickBreaking replaces",
     ("squared_relu", "stick_breaking"): "Only one encoding",
 }  # fmt: skip
+# A prefix stands before all queries, where a cache begins; the queries of a unit are its keys.
+WITHOUT = [{"prefix", cache} for cache in GROUPS["cache"]] + [{"gated unit", "query mask"}]
+# What has a table that several layers may share.
+SHARED = ("t5", "cope", "deberta")
 # (B, H, D): a head of each size, groups.
 SHAPES = ((1, 2, 8), (2, 4, 6), (3, 2, 4), (2, 6, 8), (1, 3, 8))
 FEATURES = 10
@@ -104,7 +112,8 @@ FEATURES = 10
 
 def exclude(one, other):
     """Whether a case never has both options."""
-    return one in GROUP_OF and GROUP_OF[one] == GROUP_OF.get(other)
+    alike = one in GROUP_OF and GROUP_OF[one] == GROUP_OF.get(other)
+    return alike or {one, other} in WITHOUT
 
 
 @dataclasses.dataclass
@@ -116,8 +125,9 @@ class Case:
         layer: dict, the arguments of the constructor.
         call: dict, NumPy arguments of the call.
         steps: list of (start, stop) of a cache, or None.
-        graph, blocks, kernel: bool. Whether a model of free lengths is called, whether maps are cut
-            into blocks of few rows, and whether a kernel is used where none is faster.
+        options: of these, whether a gated unit is called, a model of free lengths, or what is
+            shorter than a call; whether maps are cut into blocks of few rows, and whether a kernel
+            is used where none is faster.
         seed: int, of the weights.
     """
 
@@ -125,10 +135,10 @@ class Case:
     layer: dict
     call: dict
     steps: list
-    graph: bool
-    blocks: bool
-    kernel: bool
     seed: int
+
+    def __contains__(self, option):
+        return option in self.options
 
     @property
     def precise(self):
@@ -139,10 +149,14 @@ def draw(rng, options, lengths):
     """A `Case` of these options."""
     chosen = set(options)
     batch, heads, size = SHAPES[rng.integers(len(SHAPES))]
+    heads = 1 if "gated unit" in chosen else heads
     length = int(rng.choice(LENGTHS[lengths]))
+    names = [name for name in options if name in ENCODINGS]
+    if "shared tables" in chosen and not {*SHARED} & chosen:
+        names.append(["t5", "cope"][rng.integers(2)] if "ids on axes" not in chosen else "cope")
     encodings = [
         {"name": name, **ARGUMENTS[name][rng.integers(len(ARGUMENTS[name]))]}
-        for name in rng.permutation([name for name in options if name in ENCODINGS])
+        for name in rng.permutation(names)
     ]
     axes = 2 if "ids on axes" in chosen else 1
     for spec in encodings:
@@ -150,6 +164,9 @@ def draw(rng, options, lengths):
             spec.pop("rotary_dim", None), spec.update(sections=[1, size // 2 - 1])
         if spec["name"] == "shaw" and "value_dim" in chosen:
             spec["value_dim"] = 5
+        if "shared tables" in chosen and spec["name"] in SHARED:
+            # DeBERTa's table is projected, and a unit has no projections of that kind.
+            spec["shared"] = spec["name"] != "deberta" or "gated unit" not in chosen
     layer = {"num_heads": heads, "key_dim": size, "encodings": encodings}
     if "value_dim" in chosen:
         layer["value_dim"] = 5
@@ -171,20 +188,24 @@ def draw(rng, options, lengths):
         layer["flash_attention"] = False
     for name in chosen & set(GROUPS["precision"]):
         layer["dtype"] = name
-    call = _call(rng, chosen, batch, heads, length, encodings)
+    if "gated unit" in chosen:
+        exclusive = {"log_n", "squared_relu", "stick_breaking", "sink_logits"} & chosen
+        kinds = ["softmax"] if exclusive else ["softmax", "softmax_plus", "squared_relu"]
+        layer["normalization"] = kinds[rng.integers(len(kinds))]
+    call = _call(rng, chosen, layer, batch, length)
     steps = None
-    if "cache" in chosen:
+    if chosen & {*GROUPS["cache"]}:
         cuts = sorted({int(x) for x in rng.integers(1, length + 1, 3)} | {0, length})
         steps = list(itertools.pairwise(cuts))
-    graph = "free lengths" in chosen
-    seed = int(rng.integers(2**31))
-    return Case(
-        tuple(options), layer, call, steps, graph, "blocks" in chosen, "kernel" in chosen, seed
-    )
+    return Case(tuple(options), layer, call, steps, int(rng.integers(2**31)))
 
 
-def _call(rng, chosen, batch, heads, length, encodings):
+def _call(rng, chosen, layer, batch, length):
+    heads, size, encodings = layer["num_heads"], layer["key_dim"], layer["encodings"]
+    projects = any(spec["name"] == "deberta" and spec.get("shared") for spec in encodings)
+
     def numbers(count, features=FEATURES):
+        features = heads * size if projects else features
         return rng.normal(size=(batch, count, features)).astype("float32")
 
     x = numbers(length)
@@ -193,6 +214,9 @@ def _call(rng, chosen, batch, heads, length, encodings):
     if "other keys" in chosen:
         num_keys = max(1, length + int(rng.choice([-3, -1, 0, 1, 2, 7, 64])))
         call["value"] = numbers(num_keys, 6)
+    if "prefix" in chosen:
+        num_keys = length + int(rng.choice([1, 2, 7, 64]))
+        call["value"] = np.concatenate([numbers(num_keys - length), x], 1)
     if "values apart" in chosen:
         call |= {"key": numbers(num_keys, 7), "value": numbers(num_keys, 9)}
     if "padding" in chosen:
@@ -204,6 +228,10 @@ def _call(rng, chosen, batch, heads, length, encodings):
         call["value_mask"] = keep
         if rng.random() < 0.3 and "key" in call:
             call["key_mask"] = np.ones_like(keep)
+    if "query mask" in chosen:
+        call["query_mask"] = rng.random((batch, length)) < 0.7
+    if "cache in place" in chosen and "padding" not in chosen:
+        call["value_mask"] = np.ones((batch, num_keys), bool)
     if "causal" in chosen:
         call["use_causal_mask"] = True
     if "orders" in chosen:
@@ -227,6 +255,9 @@ def _call(rng, chosen, batch, heads, length, encodings):
         call["packed"] = True
     elif ids:
         call |= _ids(rng, ids, batch, length, num_keys, call["value"] is x)
+    elif "prefix" in chosen and rng.random() < 0.8:
+        index = np.arange(num_keys, dtype="int32")
+        call |= {"query_positions": index[num_keys - length :], "key_positions": index}
     shape = batch, heads, length, num_keys
     for name, axes in zip(GROUPS["mask"], ((2, 3), (0, 2, 3), (0, 1, 2, 3)), strict=True):
         if name in chosen:
@@ -235,14 +266,22 @@ def _call(rng, chosen, batch, heads, length, encodings):
     if "bias" in chosen:
         sizes = [1 if rng.random() < 0.3 else size for size in shape][int(rng.integers(3)) :]
         call["bias"] = rng.normal(size=sizes).astype("float32")
+    shared = [get(spec) for spec in encodings if spec.get("shared")]
+    if shared:
+        shapes = [each.table_arguments(heads, size)["shape"] for each in shared]
+        call["tables"] = [0.3 * rng.normal(size=shape).astype("float32") for shape in shapes]
     if "scores" in chosen:
         call |= {"return_attention_scores": True, "return_attention_logits": True}
-    if chosen & {"training", "dropout"} and not chosen & {"free lengths", "cache"}:
+    if chosen & {"training", "dropout"} and not chosen & {
+        "free lengths",
+        "shortcuts",
+        *GROUPS["cache"],
+    }:
         call["training"] = True
     needs_order = any(get(spec).causal_only for spec in encodings) and not chosen & {
         "causal",
         "orders",
-        "cache",
+        *GROUPS["cache"],
     }
     if needs_order:
         call["use_causal_mask"] = True
@@ -271,4 +310,7 @@ def _ids(rng, kind, batch, length, num_keys, same):
     if kind != "ids of queries alone" and (not same or rng.random() < 0.2):
         keys = found["query_positions"] if num_keys == length else made(num_keys)
         found["key_positions"] = keys.astype(dtype)
+    if rows == 1 and kind != "ids on axes" and rng.random() < 0.5:
+        alone = {id(ids): ids[0] for ids in found.values()}  # one array for both, as it was
+        return {name: alone[id(ids)] for name, ids in found.items()}
     return found

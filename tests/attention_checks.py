@@ -11,19 +11,28 @@ import numpy as np
 import oracles_attention
 from keras import ops
 
-from keras_posenc import PositionalAttention, backend
+from keras_posenc import GatedAttentionUnit, PositionalAttention, SharedTable, backend
 from keras_posenc.attention import choose
+from keras_posenc.attention.key_values import Overwritten
+from keras_posenc.attention.shortcuts import attend_last, attend_whole
 from keras_posenc.encodings import ENCODINGS
 from keras_posenc.maps.attention_dropout import drop_weights
 
 
 def made(case):
     """The layer, with weights that are nowhere neutral."""
-    arguments = dict(case.layer)
+    arguments = dict(case.layer, seed=5)
     if arguments.get("head_norm"):
         arguments["head_norm"] = keras.layers.RMSNormalization()
     keras.utils.set_random_seed(case.seed % 2**31)
-    layer = PositionalAttention(**arguments, seed=5)
+    if "gated unit" in case:
+        del arguments["num_heads"]
+        size = arguments.pop("key_dim")
+        layer = GatedAttentionUnit(arguments.pop("value_dim", size), size, **arguments)
+        layer.build(case.call["query"].shape)
+        randomize(layer, np.random.default_rng(case.seed))
+        return layer
+    layer = PositionalAttention(**arguments)
     shapes = [case.call[name].shape for name in ("query", "value")]
     layer.build(*shapes, case.call["key"].shape if "key" in case.call else None)
     randomize(layer, np.random.default_rng(case.seed))
@@ -46,9 +55,14 @@ def reference(layer, values, call, kept=None):
     def of(part):
         return [values[weight.path] for weight in part.trainable_variables]
 
-    weights = {
-        name: of(getattr(layer, f"{name}_dense")) for name in ("query", "key", "value", "output")
-    }
+    if isinstance(layer, GatedAttentionUnit):
+        weights = {"unit": of(layer.input_dense), "output": of(layer.output_dense)}
+        parts = ("scale", "offset") if layer.use_bias else ("scale",)
+        for side in ("query", "key"):
+            weights[side] = [values[getattr(layer, f"{side}_{part}").path] for part in parts]
+    else:
+        sides = ("query", "key", "value", "output")
+        weights = {side: of(getattr(layer, f"{side}_dense")) for side in sides}
     if layer.use_gate:
         weights["gate"] = of(layer.gate_dense)
     if layer.head_norm:
@@ -60,7 +74,8 @@ def reference(layer, values, call, kept=None):
             arguments["inner"] = encoding.inner.get_config()
         named = {w.name: values[w.path] for w in encoding.trainable_variables}
         encodings.append((names[type(encoding)], arguments, named))
-    arguments = {name: getattr(layer, name) for name in ("num_heads", "key_dim", "sliding_window")}
+    names = "num_heads", "key_dim", "value_dim", "sliding_window"
+    arguments = {name: getattr(layer, name) for name in names}
     return oracles_attention.attention(arguments, encodings, weights, call, kept)
 
 
@@ -79,8 +94,28 @@ def tensors(call):
     for name, value in call.items():
         if isinstance(value, np.ndarray):
             value = seen.setdefault(id(value), ops.convert_to_tensor(value))
+        if name == "tables":
+            value = [ops.convert_to_tensor(table) for table in value]
         found[name] = value
     return found
+
+
+def named(case, given):
+    """The arguments of a call as the layer of the case calls them."""
+    if "gated unit" not in case:
+        return given
+    names = {"query": "inputs", "query_positions": "positions"}
+    names["value_mask"] = ["mask", "inputs_mask"][case.seed % 2]
+    return {names.get(name, name): x for name, x in given.items() if name != "value"}
+
+
+def along(x, start, stop, more=0):
+    """The tokens [start, stop) of ids (T,), (B, T) or (B, T, axes), with copies of the last."""
+    axis = min(len(x.shape) - 1, 1)
+    part = x[start:stop] if axis == 0 else x[:, start:stop]
+    if not more:
+        return part
+    return ops.concatenate([part, *[part[-1:] if axis == 0 else part[:, -1:]] * more], axis=axis)
 
 
 def parts_of(case):
@@ -92,10 +127,10 @@ def parts_of(case):
         part = dict(case.call, start=start)
         for name in ("query", "query_positions", "query_order"):
             if part.get(name) is not None:
-                part[name] = part[name][:, start:stop]
+                part[name] = along(part[name], start, stop)
         for name in ("key", "value", "key_positions", "key_order", "value_mask", "key_mask"):
             if part.get(name) is not None:
-                part[name] = part[name][:, :stop]
+                part[name] = along(part[name], 0, stop)
         for name in ("attention_mask", "bias"):
             if part.get(name) is not None:
                 part[name] = _cells(part[name], start, stop)
@@ -114,21 +149,21 @@ ROOM = 3
 def decoded(case, layer, call, weigh=None):
     """The outputs of all steps, and their scores and logits where requested."""
     cache = layer.make_cache(len(case.call["query"]), case.call["value"].shape[1] + ROOM)
+    cache = Overwritten(*cache) if "cache in place" in case else cache
     outputs, others = [], []
     for start, stop in case.steps:
         part = dict(call)
         same = part["value"] is part["query"]
-        for name in ("query", "key", "value", "query_positions", "query_order"):
+        for name in ("query", "key", "value", "query_positions", "query_order", "query_mask"):
             if part.get(name) is not None:
-                part[name] = part[name][:, start:stop]
+                part[name] = along(part[name], start, stop)
         part["value"] = part["query"] if same else part["value"]
         for name in ("value_mask", "key_mask"):
             if part.get(name) is not None:
                 part[name] = part[name][:, start:stop]
         for name in ("key_positions", "key_order"):
             if part.get(name) is not None:
-                x = part[name]
-                part[name] = ops.concatenate([x, *[x[:, -1:]] * ROOM], axis=1)
+                part[name] = along(part[name], 0, None, ROOM)
         for name in ("attention_mask", "bias"):
             if part.get(name) is not None:
                 x = part[name]
@@ -136,11 +171,22 @@ def decoded(case, layer, call, weigh=None):
                 if x.shape[-1] > 1:
                     x = ops.concatenate([x, *[x[..., -1:]] * ROOM], axis=-1)
                 part[name] = x
-        found = layer(**part, cache=cache)
+        part["cache"] = cache
+        found = shortcut(case, layer, part, attend_last)
+        found = layer(**named(case, part)) if found is None else found
         outputs.append(found[0])
         others.append([x[..., :stop] for x in found[1:-1]])
         cache = found[-1]
     return outputs, others
+
+
+def shortcut(case, layer, call, attend):
+    """What is computed without the work of a call, or None."""
+    if "shortcuts" not in case or keras.backend.backend() != "torch":
+        return None
+    others = {name: x for name, x in call.items() if name not in ("query", "value", "key")}
+    alone = call["query"] is call["value"] and call.get("key") is None
+    return attend(layer, call["query"], others) if alone else None
 
 
 class Sizes:
@@ -172,7 +218,7 @@ class Refused(Exception):
 
 def check(case, gradients=True):
     """Raises AssertionError where ours is not the reference, `Refused` where it is refused."""
-    with Sizes(case.blocks, case.kernel):
+    with Sizes("blocks" in case, "kernel" in case):
         try:
             layer = case.made = made(case)
             outputs, others, found = ours(case, layer, gradients)
@@ -219,6 +265,11 @@ def check_gradients(case, values, call, kept, found):
                 x[name] = np.asarray(call[name], "float64") + step * direction[name]
         if call["value"] is call["query"]:
             x["value"] = x["query"]
+        if "tables" in call:
+            x["tables"] = [
+                np.asarray(table, "float64") + step * direction[f"table {n}"]
+                for n, table in enumerate(call["tables"])
+            ]
         return float(np.sum(reference(case.made, moved, x, kept)[0] * loss_of))
 
     # The parts are of about 1, so this is some thousandths of what one of them adds.
@@ -241,13 +292,15 @@ def ours(case, layer, gradients):
     if case.steps is not None:
         outputs, others = decoded(case, layer, call)
         return list(map(to_numpy, outputs)), [list(map(to_numpy, x)) for x in others], None
-    if case.graph:
+    if "free lengths" in case:
         output = in_graph(case, layer)
         return [output], [[]], None
+    if (found := shortcut(case, layer, call, attend_whole)) is not None:
+        return [to_numpy(found)], [[]], None
     if gradients and case.precise and layer.trainable_variables:
         output, others, found = GRADIENTS[keras.backend.backend()](case, layer, call)
         return [output], [others], found
-    found = layer(**call)
+    found = layer(**named(case, call))
     found = list(found) if isinstance(found, tuple) else [found]
     return [to_numpy(found[0])], [[to_numpy(x) for x in found[1:]]], None
 
@@ -257,7 +310,7 @@ def in_graph(case, layer):
     arrays = {n: x for n, x in case.call.items() if isinstance(x, np.ndarray)}
     inputs, seen, given = {}, {}, dict(case.call)
     for name, x in arrays.items():
-        if name == "attention_mask" and x.ndim == 2 or name == "bias" and x.ndim < 4:
+        if x.ndim == 1 or name == "attention_mask" and x.ndim == 2 or name == "bias" and x.ndim < 4:
             given[name] = ops.convert_to_tensor(x)  # without an axis of texts
             continue
         if len(x) == 1:
@@ -272,28 +325,40 @@ def in_graph(case, layer):
             dtype = str(x.dtype)
             seen[id(arrays[name])] = keras.Input(tuple(free), dtype=dtype, name=name), x
         inputs[name] = given[name] = seen[id(arrays[name])][0]
+    for n, encoding in enumerate(layer.hooks.shared if "tables" in given else ()):
+        table = SharedTable(encoding, layer.num_heads, layer.key_dim)
+        given["tables"] = [*given["tables"][:n], table(given["query"]), *given["tables"][n + 1 :]]
+        table.table.assign(case.call["tables"][n])
     unique = list(seen.values())
-    model = keras.Model([i for i, _ in unique], layer(**given))
+    model = keras.Model([i for i, _ in unique], layer(**named(case, given)))
     found = model.predict([x for _, x in unique], verbose=0, batch_size=8)
     return np.asarray(found)
 
 
-def names_of(case):
+def inputs_of(case, call):
+    """The tensors of a call that have gradients, by name."""
     names = ["query"]
     names += ["value"] if case.call["value"] is not case.call["query"] else []
-    return names + (["key"] if "key" in case.call else [])
+    names += ["key"] if "key" in case.call else []
+    tables = {f"table {n}": table for n, table in enumerate(call.get("tables", ()))}
+    return {name: call[name] for name in names} | tables
+
+
+def with_inputs(case, call, inputs):
+    """The arguments of the layer with these inputs."""
+    given = {**call, **{name: x for name, x in inputs.items() if not name.startswith("table ")}}
+    if case.call["value"] is case.call["query"]:
+        given["value"] = given["query"]
+    if "tables" in call:
+        given["tables"] = [inputs[f"table {n}"] for n in range(len(call["tables"]))]
+    return named(case, given)
 
 
 def _torch(case, layer, call):
     import torch
 
-    inputs = {}
-    for name in names_of(case):
-        inputs[name] = call[name].clone().requires_grad_()
-    given = call | inputs
-    if case.call["value"] is case.call["query"]:
-        given["value"] = given["query"]
-    found = layer(**given)
+    inputs = {name: x.clone().requires_grad_() for name, x in inputs_of(case, call).items()}
+    found = layer(**with_inputs(case, call, inputs))
     found = list(found) if isinstance(found, tuple) else [found]
     weights = ops.convert_to_tensor(loss_weights(case, tuple(found[0].shape)))
     total = torch.sum(found[0] * weights)
@@ -317,11 +382,11 @@ def _torch(case, layer, call):
 def _tensorflow(case, layer, call):
     import tensorflow as tf
 
-    inputs = {name: call[name] for name in names_of(case)}
+    inputs = inputs_of(case, call)
     with tf.GradientTape() as tape:
         for x in inputs.values():
             tape.watch(x)
-        found = layer(**call)
+        found = layer(**with_inputs(case, call, inputs))
         found = list(found) if isinstance(found, tuple) else [found]
         total = tf.reduce_sum(found[0] * loss_weights(case, tuple(found[0].shape)))
     variables = {w.path: w.value for w in layer.trainable_variables}
@@ -340,13 +405,10 @@ def _jax(case, layer, call):
 
     trainable = [v.value for v in layer.trainable_variables]
     others = [v.value for v in layer.non_trainable_variables]
-    inputs = {name: call[name] for name in names_of(case)}
-    plain = {n: x for n, x in call.items() if n not in ("query", "key", "value")}
+    inputs = inputs_of(case, call)
 
     def loss(weights, inputs):
-        given = plain | inputs
-        if "value" not in inputs:
-            given["value"] = given["query"]
+        given = with_inputs(case, call, inputs)
         found, _ = layer.stateless_call(weights, others, **given)
         found = list(found) if isinstance(found, tuple) else [found]
         weights = loss_weights(case, tuple(found[0].shape))

@@ -48,9 +48,8 @@ class Matrix:
     def same(self):
         """(B, Tq, Tk) bool: the key is the query's."""
         if self.by_index:
-            return np.broadcast_to(
-                self.index[:, None] == np.arange(self.k.shape[1]), self.distance.shape[:3]
-            )
+            same = self.index[:, None] == np.arange(self.k.shape[1])
+            return np.broadcast_to(same, (len(self.k), *same.shape))
         return self.distance == 0
 
     @property
@@ -83,9 +82,10 @@ def attention(arguments, encodings, weights, call, kept=None):
         arguments: dict, those of the constructor.
         encodings: list of (name, dict of arguments, dict of weights).
         weights: dict, those of the projections: of "query", "key", "value", "output", "gate" a list
-            of kernel and bias; of "norms" the function of the heads of queries and of keys.
+            of kernel and bias; of "norms" the function of the heads of queries and of keys. A gated
+            unit has "unit" and "output", and of "query" and "key" a list of scale and offset.
         call: dict, the arguments of the call, NumPy. With `start`, the queries follow so many keys,
-            as from a cache.
+            as from a cache. `tables` are those of the encodings that are `shared`, in their order.
         kept: (B, H, Tq, Tk), what the weights are multiplied by in dropout.
     """
     call = {name: value for name, value in call.items() if value is not None}
@@ -100,7 +100,16 @@ def attention(arguments, encodings, weights, call, kept=None):
 
     keep = padding(call, key)
     states = np.where(keep[..., None], key, 0)
-    q, k, v = projected("query", x), projected("key", key), projected("value", value)
+    if "unit" in weights:
+        gate, _, q = parts_of_unit(projected("unit", x), arguments["value_dim"], *weights["query"])
+        _, v, k = parts_of_unit(projected("unit", key), arguments["value_dim"], *weights["key"])
+    else:
+        q, k, v = projected("query", x), projected("key", key), projected("value", value)
+        gate = sigmoid(projected("gate", x)) if "gate" in weights else 1.0
+    tables = iter(call.get("tables", ()))
+    for name, a, w in encodings:
+        if a.get("shared"):
+            w |= shared(name, np.asarray(next(tables), "float64"), projected)
     if "norms" in weights:
         of_queries, of_keys = weights["norms"]
         q, k = of_queries(q), of_keys(k)
@@ -135,11 +144,24 @@ def attention(arguments, encodings, weights, call, kept=None):
         if name in VALUES:
             output = output + VALUES[name](m, used, a, w)
     output = output * m.open.any(-1)[..., None].swapaxes(1, 2)
-    if "gate" in weights:
-        output = output * sigmoid(projected("gate", x))
+    output = output * gate
     kernel, *bias = weights["output"]
     output = np.einsum("bthd,hde->bte", output, kernel) + (bias[0] if bias else 0)
     return output, shares * m.open.any(-1, keepdims=True), logits, m.open
+
+
+def parts_of_unit(x, units, scale, offset=0.0):
+    """The gate, the values and the queries or keys of a gated unit; silu is its activation."""
+    u, v, z = np.split(x * sigmoid(x), [units, 2 * units], -1)
+    return u, v, z * scale + offset
+
+
+def shared(name, table, projected):
+    """The weights that an encoding makes of a shared table; DeBERTa's rows are hidden states."""
+    if name == "deberta":
+        of = {side: projected(side, table[None])[0] for side in ("key", "query")}
+        return {f"{side}_table": rows for side, rows in of.items()}
+    return {{"t5": "table", "cope": "embeddings"}[name]: table}
 
 
 def padding(call, key):

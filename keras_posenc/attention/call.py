@@ -206,6 +206,13 @@ def _check_inputs(name, call, widths):
         raise ValueError(
             f"{name}: a key has a value each. Received: {keys} keys and {values} values"
         )
+    queries = call.query.shape[1]
+    by_index = call.cache is not None and call.query_order is None
+    if by_index and None not in (queries, keys) and keys < queries:
+        raise ValueError(
+            f"{name}: a cache counts its keys, and each query has the index of one: give a key per "
+            f"query, or orders. Received: {queries} queries and {keys} keys"
+        )
 
 
 def _check_padding(name, mask, key):

@@ -118,6 +118,11 @@ class GatedAttentionUnit(PositionalAttention):
             )
         encodings = [*listed(encodings), *NORMALIZATIONS[normalization]]
         super().__init__(1, key_size, value_dim=units, encodings=encodings, **kwargs)
+        for encoding in self.hooks.projected:
+            raise ValueError(
+                f"A gated unit has no projection of keys for a table of {type(encoding).__name__}: "
+                "leave `shared` out. Received: shared=True"
+            )
         self.units = units
         self.key_size = key_size
         self.activation = keras.activations.get(activation)
@@ -168,14 +173,8 @@ class GatedAttentionUnit(PositionalAttention):
 
     def get_config(self):
         config = super().get_config()
-        for name in (
-            "num_heads",
-            "key_dim",
-            "value_dim",
-            "num_key_value_heads",
-            "head_norm",
-            "use_gate",
-        ):
+        of_heads = "num_heads", "key_dim", "value_dim", "num_key_value_heads"
+        for name in (*of_heads, "head_norm", "use_gate"):
             del config[name]
         added = len(NORMALIZATIONS[self.normalization])
         return {

@@ -204,6 +204,16 @@ class PositionalAttention(Configured, keras.layers.Layer):
         self.built = True
 
     def _build_encodings(self, query_shape, key_shape):
+        for encoding in self.hooks.projected:
+            width = encoding.table_arguments(self.num_heads, self.key_dim)["shape"][-1]
+            found = query_shape[-1], key_shape[-1]
+            if found != (width, width):
+                raise ValueError(
+                    f"The shared table of {type(encoding).__name__} has {width} features, "
+                    "`num_heads` x `key_dim`, and is projected as queries and keys are, so these "
+                    f"must have {width}, too: change `key_dim`, or leave `shared` out. Received: "
+                    f"queries of {found[0]} and keys of {found[1]}"
+                )
         for encoding in self.encodings:
             if not encoding.built:
                 shapes = [(*query_shape[:-1], self.num_heads, self.key_dim)]
@@ -348,11 +358,10 @@ class PositionalAttention(Configured, keras.layers.Layer):
     def _tables(self, call):
         """dict, encoding -> its table, as keys and as queries (2, P, H, D) where `projected`."""
         tables = dict(zip(self.hooks.shared, call.tables, strict=True))
-        for encoding in tables:
-            if encoding.projected:
-                rows = ops.cast(tables[encoding], self.compute_dtype)[None]
-                as_keys = repeated_heads(self.key_dense(rows), self.num_heads)
-                tables[encoding] = ops.concatenate([as_keys, self.query_dense(rows)])
+        for encoding in self.hooks.projected:
+            rows = ops.cast(tables[encoding], self.compute_dtype)[None]
+            as_keys = repeated_heads(self.key_dense(rows), self.num_heads)
+            tables[encoding] = ops.concatenate([as_keys, self.query_dense(rows)])
         return tables
 
     def compute_output_shape(self, query_shape, value_shape, key_shape=None):

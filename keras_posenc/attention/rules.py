@@ -24,7 +24,8 @@ class Hooks:
         read_logits: bool. Some read the logits themselves.
         read_weights: bool. Some make the attention weights, or read them.
         read_map: bool. Some need the attention matrix, which a fused kernel does not materialise.
-        shared, causal_only: tuples. The encodings with this attribute.
+        shared, causal_only: tuples. The encodings with this attribute; `projected`, those of the
+            shared ones that also have that.
         by_distance: tuple. The encodings at the end of `heads` that all have `by_distance`. An
             earlier one is left out, because a later one might scale its term.
         reads_keys: bool. Some need a key and a value for each query head, unchanged.
@@ -51,6 +52,7 @@ class Hooks:
         self.read_weights = bool(self.normalize or self.value)
         self.read_map = self.read_logits or self.read_weights
         self.shared = tuple(e for e in self.encodings if e.shared)
+        self.projected = tuple(e for e in self.shared if e.projected)
         self.causal_only = tuple(e for e in self.encodings if e.causal_only)
         last = itertools.takewhile(lambda e: e.execution.by_distance, reversed(self.heads))
         self.by_distance = tuple(last)

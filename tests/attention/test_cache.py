@@ -58,3 +58,14 @@ def test_padding_in_a_cache_may_be_anything():
             out, cache = layer(part, part, value_mask=keep[:, piece], cache=cache)
         found.append(numpy(out))
     np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("encodings", [[], ["forget_gate"], ["rotary"]], ids=str)
+def test_a_query_without_a_key_in_the_cache_is_refused(encodings):
+    """Its index is that of a key that a later call may write."""
+    layer = PositionalAttention(2, 4, encodings=encodings)
+    layer(X, X, use_causal_mask=True)
+    _, cache = layer(X[:, :3], X[:, :3], cache=layer.make_cache(B, T))
+    with pytest.raises(ValueError, match="index of one: give a key.* 3 queries and 2 keys"):
+        layer(X[:, 3:6], X[:, 3:5], cache=cache)

@@ -154,3 +154,23 @@ def test_shared_is_part_of_the_config():
         assert clone.shared and not type(encoding)().shared
         clone.build((B, T, H, D))
         assert clone.weights == []
+
+
+PROJECTED = {"name": "deberta", "max_distance": 3, "shared": True}  # (6, H D)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("sizes", [(E, E), (H * D, E), (E, H * D)], ids=str)
+def test_a_table_that_is_projected_has_the_features_of_queries_and_keys(sizes):
+    layer = PositionalAttention(H, D, encodings=[PROJECTED])
+    words = (
+        f"table of DeBERTaRelative has 8 features.* queries of {sizes[0]} and keys of {sizes[1]}"
+    )
+    with pytest.raises(ValueError, match=words):
+        layer(*(np.ones((B, T, size), "float32") for size in sizes), tables=[np.ones((6, H * D))])
+
+
+@pytest.mark.once
+def test_a_gated_unit_has_no_projection_for_a_table():
+    with pytest.raises(ValueError, match="table of DeBERTaRelative: leave `shared` out"):
+        GatedAttentionUnit(8, key_size=D, encodings=[PROJECTED])
