@@ -46,7 +46,8 @@ class Call:
     def __post_init__(self):
         if self.key is None:
             self.key = self.value
-        if self.packed and self.key_positions is None:
+        alone = self.packed or self.query is self.value and self.cache is None
+        if alone and self.key_positions is None:
             self.key_positions = self.query_positions
         self.num_keys = (self.key if self.cache is None else self.cache[2]).shape[1]
         self.with_map = self.return_attention_scores or self.return_attention_logits

@@ -46,7 +46,6 @@ class UnitCall:
         inputs, mask, inputs_mask = (given.pop(x) for x in ("inputs", "mask", "inputs_mask"))
         given["key_mask"] = inputs_mask if mask is None else mask
         given["query_positions"] = given.pop("positions")
-        given = PositionalAttention.with_key_positions(inputs, inputs, given)
         return {"query": inputs, "value": inputs, **given}
 
 

@@ -273,22 +273,16 @@ class PositionalAttention(Configured, keras.layers.Layer):
         return empty_cache(batch_size, length, *sizes, self.compute_dtype)
 
     def __call__(self, query, value, *args, **kwargs):
-        # Decided here: in `call` Keras has made two tensors of one array, or of one cast twice.
-        kwargs = self.with_key_positions(query, value, kwargs)
+        # Not in `call` alone: Keras makes two tensors of one array, or of one that is cast twice.
+        if query is value and all(kwargs.get(x) is None for x in ("cache", "key_positions")):
+            if kwargs.get("query_positions") is not None:
+                kwargs["key_positions"] = kwargs["query_positions"]
         return super().__call__(query, value, *args, **kwargs)
 
     def rematerialized_call(self, layer_call, *args, **kwargs):
         layer_call = backend.bind_keywords(layer_call, kwargs)
         again = super().rematerialized_call(layer_call, *args, **kwargs)
         return drawn_once(layer_call, again, self.dropout and kwargs.get("training"))
-
-    @staticmethod
-    def with_key_positions(query, value, kwargs):
-        """The keyword arguments of a call, with the positions of keys that are the queries."""
-        alone = kwargs.get("key_positions") is None and kwargs.get("cache") is None
-        if query is value and alone and kwargs.get("query_positions") is not None:
-            return {**kwargs, "key_positions": kwargs["query_positions"]}
-        return kwargs
 
     @taking(Call)
     def call(self, *args, **kwargs):

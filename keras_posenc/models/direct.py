@@ -190,7 +190,7 @@ def _attention(layer, query, value, key=None, **named):
             attend = attend_whole if named.get("cache") is None else attend_last
             found = attend(layer, query, named)
         if found is None:
-            found = layer.call(query, value, key, **layer.with_key_positions(query, value, named))
+            found = layer.call(query, value, key, **named)
     y = found[0] if isinstance(found, tuple) else found
     set_mask(y, mask_of(query))
     return found

@@ -245,6 +245,15 @@ def test_self_attention_is_recognised_in_arrays_and_under_mixed_precision():
         np.testing.assert_array_equal(numpy(layer(X, X, query_positions=rows)), numpy(both))
 
 
+def test_self_attention_is_recognised_without_the_state():
+    rows, layer, x = np.array([3, 1, 4, 1, 5, 9, 2]), make([Slope()]), ops.convert_to_tensor(X)
+    weights = [v.value for v in layer.trainable_variables]
+    others = [v.value for v in layer.non_trainable_variables]
+    alone, _ = layer.stateless_call(weights, others, x, x, query_positions=rows)
+    both = layer(x, x, query_positions=rows, key_positions=rows)
+    np.testing.assert_allclose(numpy(alone), numpy(both), atol=2e-5)
+
+
 def test_a_cache_keeps_track_of_padding_and_of_its_end():
     layer = make([Slope()])
     keep = ops.convert_to_tensor(KEEP[1:])  # padded on the left

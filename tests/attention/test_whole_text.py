@@ -57,7 +57,7 @@ def layer_and_arguments(settings, named):
 @pytest.mark.parametrize("name", SERVED)
 def test_it_computes_what_the_layer_computes(name):
     layer, x, named = layer_and_arguments(*SERVED[name])
-    expected = layer.call(x, x, x, **layer.with_key_positions(x, x, named))
+    expected = layer.call(x, x, x, **named)
     found = attend_whole(layer, x, {**named, "training": False})
     plain = attend_whole(*layer_and_arguments({}, {}))
     found, expected, plain = map(ops.convert_to_numpy, (found, expected, plain))
