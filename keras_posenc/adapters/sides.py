@@ -17,6 +17,7 @@ from keras_posenc.text.same_texts import text_numbers
 from keras_posenc.training.evaluate import predictor
 from keras_posenc.training.finetuning.regress import NumberPrediction
 from keras_posenc.training.saved_models import label_names_of, task_of
+from keras_posenc.training.text_model import TextModel
 
 
 class Sides:
@@ -42,9 +43,14 @@ class Sides:
     """
 
     def __init__(self, model, fingerprint=None, **opening):
-        is_open = hasattr(model, "predict")
         check_opening(model, opening)
-        self.model = model if is_open else open_embedder(model, **opening)
+        self.model = model if isinstance(model, TextModel) else open_embedder(model, **opening)
+        if not isinstance(self.model, TextModel):
+            raise ValueError(
+                "`model` must give one vector per text, because these libraries take no others: "
+                "give a dense embedder, or search with `keras_posenc.retrieval`. Received: "
+                f"{self.name}, {self.model.title}"
+            )
         if fingerprint is not None and fingerprint != self.fingerprint:
             raise ValueError(
                 f"`fingerprint` is that of other vectors than those of {self.name}: its weights or "

@@ -41,7 +41,11 @@ splash = jax_splash.splash
 with_neighbours = jax_devices.with_neighbours
 
 TRAITS = shared.Traits(
-    chunked_sums=True, closures_have_gradients=True, fills_missing=True, shape_price=4096
+    writes_onnx="jax2onnx",
+    chunked_sums=True,
+    closures_have_gradients=True,
+    fills_missing=True,
+    shape_price=4096,
 )
 
 # Tensors of a block that are kept for the backward pass, by the name that JAX knows them by.

@@ -157,6 +157,7 @@ class Traits:
         batches_before_fit: int. Batches that `fit` inspects to find out which axes vary.
         calls_back_compiled: bool. A compiled program can call a Python function.
         writes_litert: bool. Keras exports a model of any length to LiteRT.
+        writes_onnx: str. The package that ONNX files are written by.
         splits_compiled: bool. A compiled program splits rows by numbers that it computes.
         fills_missing: bool. A compiled program reads NaN for a row that a table does not have.
         shape_price: int. Tokens that MiniLM computes while a program for another shape is made.
@@ -178,6 +179,7 @@ class Traits:
     batches_before_fit: int = 0
     calls_back_compiled: bool = True
     writes_litert: bool = False
+    writes_onnx: str = ""
     splits_compiled: bool = True
     fills_missing: bool = False
     shape_price: int = 0

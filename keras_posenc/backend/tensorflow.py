@@ -19,6 +19,7 @@ TRAITS = shared.Traits(
     processes_apart="with TensorFlow, Keras cannot read their batches (keras #20329, #20585)",
     block_bytes=48 * 2**20,
     writes_litert=True,
+    writes_onnx="tf2onnx",
     chunked_sums=True,
     diagonals_in_pieces=True,
     global_random_state=False,

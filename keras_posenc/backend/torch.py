@@ -44,6 +44,7 @@ from keras_posenc.backend.torch_host import SafeTrainer, is_unmasked, unmasked  
 __all__ = shared.NAMES
 
 TRAITS = shared.Traits(
+    writes_onnx="onnxscript",
     processes_apart="with PyTorch, Keras up to 3.15 trains a model of its own in each",
     one_device="with PyTorch, Keras up to 3.15 computes on one device per process",
     eager=True,

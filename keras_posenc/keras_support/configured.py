@@ -20,11 +20,14 @@ class Configured:
     """
 
     def get_config(self):
-        config, kept = super().get_config(), vars(self)
+        config, kept = super().get_config(), set(vars(self))
         for cls in type(self).__mro__:
+            # What a subclass makes a property is kept under another name.
+            kept |= {name for name, value in vars(cls).items() if inspect.isdatadescriptor(value)}
             if "__init__" in vars(cls) and cls.__module__.startswith("keras_posenc."):
                 names = inspect.signature(cls.__init__).parameters
-                config = {name: plain(kept[name]) for name in names if name in kept} | config
+                found = {name: plain(getattr(self, name)) for name in names if name in kept}
+                config = found | config
         return config
 
 

@@ -4,6 +4,7 @@ import keras
 
 from keras_posenc.arguments import checks
 from keras_posenc.layers import activations
+from keras_posenc.layers.dropout import Dropout
 from keras_posenc.models.direct import calls_in
 from keras_posenc.models.families.task_heads import TaskHead
 from keras_posenc.models.model import model_on
@@ -61,7 +62,7 @@ class NewLayers:
 
     def drop(self, x, name, rate):
         """Applies dropout."""
-        return keras.layers.Dropout(rate, name=name)(x)
+        return Dropout(rate, name=name)(x)
 
     def initializer(self, name):
         """Returns the initializer of a kernel."""

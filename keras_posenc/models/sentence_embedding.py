@@ -7,6 +7,7 @@ from keras_posenc.checkpoints.reader import open_checkpoint
 from keras_posenc.files.untrusted import shorten
 from keras_posenc.folders.folder import Folder
 from keras_posenc.folders.sentence_transformers import Module, check_activation, read_pooling
+from keras_posenc.layers.dropout import Dropout
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads import features_of
 from keras_posenc.models.model import model_on
@@ -146,7 +147,7 @@ def _normalized(x, module, name, weights):
 
 def _dropout(x, module, name, weights):
     rate = module.config.get("dropout", 0.2)
-    return keras.layers.Dropout(rate, dtype="float32", name=name)(x)
+    return Dropout(rate, dtype="float32", name=name)(x)
 
 
 _MAKE = {"Dense": _dense, "LayerNorm": _layer_norm, "Normalize": _normalized, "Dropout": _dropout}

@@ -61,17 +61,13 @@ def export_model(model, path, quantize=None):
         )
     _check_encodings(model)
     _check_quantization(model, path, quantize)
+    if path.suffix == ".onnx":
+        _check_installed("Writing ONNX", "onnx", backend.TRAITS.writes_onnx)
     make_folder(path.parent)
     with temporary_folder(path.parent) as folder:
         # More than 2 GB of weights go into a second file, which the first one names.
-        try:
-            with backend.exporting(FORMATS[path.suffix]), as_matrix_products(model):
-                backend.export_model(model, os.path.join(folder, path.name), FORMATS[path.suffix])
-        except ImportError as error:
-            raise ImportError(
-                f"Writing ONNX needs a package that is not installed ({error}): "
-                "on PyTorch pip install onnx onnxscript, on TensorFlow pip install onnx tf2onnx."
-            ) from None
+        with backend.exporting(FORMATS[path.suffix]), as_matrix_products(model):
+            backend.export_model(model, os.path.join(folder, path.name), FORMATS[path.suffix])
         if path.suffix == ".onnx":
             _check_file(os.path.join(folder, path.name))
         if quantize is not None:
@@ -105,10 +101,14 @@ def _check_quantization(model, path, quantize):
             f'quantize="int8" takes a model in float32, and this one is quantized to {mode}: '
             "export the model from before `model.quantize`."
         )
-    if importlib.util.find_spec("onnxruntime") is None:
+    _check_installed('export_model(..., quantize="int8")', "onnxruntime")
+
+
+def _check_installed(what, *packages):
+    if missing := [name for name in packages if importlib.util.find_spec(name) is None]:
         raise ImportError(
-            'export_model(..., quantize="int8") needs onnxruntime, which is not installed: '
-            "pip install onnxruntime"
+            f"{what} needs {' and '.join(missing)}, which is not installed: "
+            f"pip install {' '.join(missing)}"
         )
 
 

@@ -83,8 +83,8 @@ class LateChunks(Passages):
 
     Args:
         size, overlap, titles: as in `Passages`.
-        windows: int, at least `size` and less than `max_length` of the embedder. Tokens of the
-            windows, such as 512. Default: none.
+        windows: int, less than `max_length` of the embedder, with room for `size`, the special
+            tokens and the prompt. Tokens of the windows, such as 512. Default: none.
 
     Example:
 

@@ -8,7 +8,7 @@ import pytest
 
 from keras_posenc import embed
 from keras_posenc.adapters import Retriever, Sides
-from keras_posenc.retrieval import open_embedder, search
+from keras_posenc.retrieval import Reranker, SparseEmbedder, open_embedder, search
 
 pytestmark = [pytest.mark.once, pytest.mark.filterwarnings("ignore")]
 
@@ -28,6 +28,20 @@ def test_each_side_has_its_prompt(pretrained):
     np.testing.assert_allclose(sides.encode_documents(TEXTS), prompted, atol=1e-6)
     assert np.abs(prompted - plain.predict(TEXTS, verbose=0)).max() > 1e-3
     assert Sides(plain).model is plain
+
+
+def test_what_gives_no_vector_per_text_is_refused(splade, colberts, pretrained):
+    late = next(folder for folder in sorted(colberts.iterdir()) if folder.is_dir())
+    error = "`model` must give one vector per text, .* Received: {}, {}$"
+    for folder, title in (
+        (late, "a model of late interaction"),
+        (open_embedder(late), "a model of late interaction"),
+        (SparseEmbedder(splade), "a sparse encoder"),
+        (Reranker(pretrained, label_names=["score"]), "a cross-encoder"),
+    ):
+        name = pathlib.Path(getattr(folder, "directory", folder)).name
+        with pytest.raises(ValueError, match=error.format(name, title)):
+            Sides(folder)
 
 
 def test_chunks_may_overlap(pretrained):

@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("sklearn")
 
 from keras_posenc.adapters import TextClassifier
-from keras_posenc.training import Classify
+from keras_posenc.training import Classify, Embed
 
 pytestmark = [pytest.mark.once, pytest.mark.filterwarnings("ignore")]
 
@@ -57,11 +57,57 @@ def test_what_pandas_has_in_place_of_texts(fitted):
         (["a"] * 4, r"`y` must have two classes or more. Received: \['a'\]"),
         (["a", None, "b", "a"], "a label for each text. Received: None"),
         ([1.0, 2.0, float("nan"), 1.0], "a label for each text. Received: nan"),
+        ([1, "a", 1, "a"], "`y` must have labels of one kind, .* Received: 1 and 'a'$"),
+        (np.array([1, "a", 1, "a"], object), "labels of one kind, .* Received: 1 and 'a'$"),
+        ([True, 2, 2, True], "labels of one kind, .* Received: True and 2$"),
+        ([b"a", "b", "b", "b"], "labels of one kind, .* Received: b'a' and 'b'$"),
+        ([["a"], ["b", "c"], ["a"], ["b"]], r"one label per text.* Received: shape \(4,\)"),
+        (None, r"one label per text.* Received: shape \(\)"),
     ],
 )
 def test_labels_that_are_no_classes_are_refused(labels, error, classifier):
     with pytest.raises(ValueError, match=error):
         classifier.fit(TEXTS, labels)
+
+
+@pytest.mark.parametrize("kind", ["object", "string", "Int64"])
+def test_what_pandas_has_in_place_of_labels(classifier, kind):
+    pandas = pytest.importorskip("pandas")
+    values = [1, 0, 1, 0] if kind == "Int64" else LABELS
+    found = classifier.fit(TEXTS, pandas.Series(values, dtype=kind)).classes_
+    assert found.tolist() == sorted(set(values))
+    missing = pandas.Series([*values[:3], pandas.NA], dtype=kind)
+    with pytest.raises(ValueError, match="`y` must have a label for each text. Received: <NA>"):
+        classifier.fit(TEXTS, missing)
+    validated = classifier.set_params(settings={"validation": (TEXTS, missing)})
+    with pytest.raises(ValueError, match="`validation` must have a label for each text"):
+        validated.fit(TEXTS, values)
+
+
+@pytest.mark.parametrize("pair", [list, tuple])
+def test_settings_are_further_arguments(pretrained, pair):
+    settings = {"validation": pair([TEXTS, LABELS]), "task": "classify"}
+    settings |= {"max_length": 8, "epochs": 1}
+    assert TextClassifier(pretrained, settings=settings).fit(TEXTS, LABELS).classes_.size == 2
+
+
+@pytest.mark.parametrize(
+    "settings, error",
+    [
+        ({"epochs": 2}, "further arguments of finetune, and epochs .* Received: epochs=2$"),
+        ({"max_length": 2}, "and max_length are those of TextClassifier or `fit`: leave them out"),
+        ({"output": "x", "train": 1}, "and output and train are .* output='x', train=1$"),
+        ({"task": "multilabel"}, "must be \"classify\" or a Classify.* Received: 'multilabel'$"),
+        ({"task": Embed()}, r"must be \"classify\" or a Classify.* Received: Embed\(\)$"),
+        ({"validation": "x.tsv"}, "validation of `settings` must be a pair .* Received: 'x.tsv'$"),
+        ({"test": 0.5}, "test of `settings` must be a pair .* Received: '?0.5'?$"),
+        ({"test": [TEXTS, LABELS, 0]}, "test of `settings` must be a pair"),
+        ({"test": [TEXTS, [*LABELS[:3], "c"]]}, "`settings` has the label 'c', which is none"),
+    ],
+)
+def test_settings_that_are_refused(settings, error, classifier):
+    with pytest.raises(ValueError, match=error):
+        classifier.set_params(settings=settings).fit(TEXTS, LABELS)
 
 
 def test_a_column_of_labels_is_one_label_per_text(classifier):

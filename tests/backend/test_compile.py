@@ -13,7 +13,7 @@ import torch
 from dispatches import as_on_cuda
 
 from keras_posenc import build_transformer_model
-from keras_posenc.heads import classifier
+from keras_posenc.heads import classifier, regressor, token_classifier
 
 pytestmark = pytest.mark.once
 # One text has padding.
@@ -87,6 +87,21 @@ def test_a_program_drops_what_an_eager_pass_drops(programs):
     for eager, compiled in zip(*found, strict=True):
         np.testing.assert_array_equal(compiled, eager)
     assert not np.array_equal(found[0][0], found[0][1])
+
+
+@pytest.mark.parametrize("make", [classifier, regressor, token_classifier])
+def test_a_head_drops_by_the_seed_of_its_layer(make, programs):
+    """And not by the state of PyTorch, which no run saves with its seeds."""
+    model = make(build(num_hidden_layers=1), 2, dropout_rate=0.5)
+    (head,) = (each for each in model.layers if each.name == "Head-Dropout")
+    found = []
+    for number, run in enumerate((model, model, torch.compile(model))):
+        head.seed_generator.state.assign([3, 7])
+        torch.manual_seed(number)
+        found.append(run(ids(), training=True).detach())
+    for again in found[1:]:
+        np.testing.assert_allclose(again, found[0], atol=1e-6)
+    assert not np.allclose(found[0], model(ids(), training=True).detach())
 
 
 def test_lengths_share_programs(programs):

@@ -1,9 +1,15 @@
+import pathlib
+
 import keras
 import numpy as np
 import pytest
+from conftest import TINY_CONFIG
 from keras import ops
 
+import keras_posenc
+from keras_posenc import build_transformer_model
 from keras_posenc.layers.dropout import Dropout
+from keras_posenc.models import heads
 
 X = np.random.RandomState(0).normal(size=(3, 50, 64)).astype("float32") + 10  # no zeros
 
@@ -51,3 +57,23 @@ def test_saved_and_reloaded(tmp_path):
     again = keras.models.load_model(tmp_path / "model.keras")
     assert type(again.layers[1]) is Dropout and again.layers[1].rate == 0.3
     np.testing.assert_array_equal(numpy(model(X, training=True)), numpy(again(X, training=True)))
+
+
+@pytest.mark.once
+def test_all_dropout_is_of_this_kind():
+    package = pathlib.Path(keras_posenc.__file__).parent
+    found = [p for p in package.rglob("*.py") if "keras.layers.Dropout(" in p.read_text("utf-8")]
+    assert not found
+
+
+@pytest.mark.once
+def test_heads_with_the_dropout_of_keras_open(tmp_path, monkeypatch):
+    """As versions before 0.6 wrote them."""
+    with monkeypatch.context() as patch:
+        patch.setattr(heads, "Dropout", keras.layers.Dropout)
+        model = heads.classifier(build_transformer_model(TINY_CONFIG), 2)
+    assert type(model.get_layer("Head-Dropout")) is keras.layers.Dropout
+    model.save(tmp_path / "model.keras")
+    opened = keras.saving.load_model(tmp_path / "model.keras")
+    x = [np.ones((2, 5), "int32"), np.zeros((2, 5), "int32")]
+    np.testing.assert_array_equal(model.predict(x, verbose=0), opened.predict(x, verbose=0))

@@ -9,7 +9,7 @@ from keras import ops
 from packaging.version import Version
 from published import SIZES
 
-from keras_posenc import PositionalAttention, build_transformer_model, export_model
+from keras_posenc import PositionalAttention, backend, build_transformer_model, export_model
 from keras_posenc.heads import classifier
 from keras_posenc.layers.experts import MixtureOfExperts
 from keras_posenc.models import serving_export
@@ -58,8 +58,6 @@ def test_what_int8_refuses(model, tmp_path, monkeypatch):
         with pytest.raises(ImportError, match="needs onnxruntime, .* pip install onnxruntime"):
             export_model(model, tmp_path / "model.onnx", quantize="int8")
     with monkeypatch.context() as patch:
-        from keras_posenc import backend
-
         traits = dataclasses.replace(backend.TRAITS, writes_litert=True)
         patch.setattr(backend, "TRAITS", traits)
         with pytest.raises(ValueError, match='quantize="int8" is for .onnx files: leave it out'):
@@ -79,11 +77,11 @@ def test_what_int8_refuses(model, tmp_path, monkeypatch):
 def test_onnx(model, tmp_path):
     path = tmp_path / "new" / "model.onnx"
     if BACKEND == "jax":
-        with pytest.raises(ImportError, match="jax2onnx.*on PyTorch pip install onnx onnxscript"):
+        with pytest.raises(ImportError, match="ONNX needs jax2onnx, .* pip install jax2onnx"):
             export_model(model, path)
         return
     if not WRITES_ONNX:
-        with pytest.raises(ImportError, match=f"by Keras 3.15 and newer, and this is {KERAS}"):
+        with pytest.raises(ImportError, match=f"^ONNX .* by Keras 3.15 .*, and this is {KERAS}"):
             export_model(model, path)
         return
     export_model(model, path)
@@ -93,6 +91,26 @@ def test_onnx(model, tmp_path):
     assert not any("Einsum" == each.op_type and weighted(each, path) for each in nodes(path))
     assert not any("call" in vars(layer) for layer in model._flatten_layers())
     check_int8(model, path)
+
+
+@pytest.mark.parametrize("missing", [["onnx"], [backend.TRAITS.writes_onnx], "both"])
+def test_only_a_package_that_is_missing_is_to_be_installed(model, tmp_path, monkeypatch, missing):
+    missing = ["onnx", backend.TRAITS.writes_onnx] if missing == "both" else missing
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name: None if name in missing else object()
+    )
+    names = f"{' and '.join(missing)}, .*: pip install {' '.join(missing)}$"
+    with pytest.raises(ImportError, match=f"^Writing ONNX needs {names}"):
+        export_model(model, tmp_path / "model.onnx")
+    missing.clear()
+
+    def refuse(*arguments):
+        raise ImportError("too old: pip install -U keras")
+
+    monkeypatch.setattr(backend, "export_model", refuse)
+    with pytest.raises(ImportError, match="^too old: pip install -U keras$"):
+        export_model(model, tmp_path / "model.onnx")
+    assert not list(tmp_path.iterdir())
 
 
 def attention(*encodings):

@@ -82,6 +82,14 @@ def test_windows_are_summed_with_the_whole_text(pretrained):
     np.testing.assert_allclose(titled, unit(found.vectors + alone), atol=1e-5)
     with pytest.raises(ValueError, match="`windows` must be less than max_length=16, the tokens"):
         read(reading="late:3,windows=16")
+    for prompt, least in (("", 5), ("w7 w8 ", 7)):
+        given = {"reading": f"late:3,windows={least - 1}", "prompt": prompt}
+        error = (
+            f"`windows` must be an integer of at least {least}: .* of 3, and {least - 3} special"
+        )
+        with pytest.raises(ValueError, match=f"{error} .*Received: {least - 1}$"):
+            read(**given)
+        assert len(read(**given | {"reading": f"late:3,windows={least}"})) == 5
 
 
 def test_titles_are_shown_and_their_words_found(pretrained, source, tmp_path):

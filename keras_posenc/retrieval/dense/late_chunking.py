@@ -128,17 +128,11 @@ def embed_spans(model, texts, spans, verbose="auto"):
 
 @dataclasses.dataclass
 class _Window:
-    """What the encoder reads at a time.
-
-    Attributes:
-        token_ids, segment_ids: lists of ints.
-        members: list of (row, tokens): a span's row of the result, and the tokens of this window
-            that belong to it.
-    """
+    """What the encoder reads at a time."""
 
     token_ids: list
     segment_ids: list
-    members: list
+    members: list  # (row, tokens): a span's row of the result, and its tokens in this window
 
 
 # Of each embedder, so that a second call does not compile its programs again.
@@ -183,7 +177,7 @@ def _windows(model, number, text, spans, first_row):
     tokenizer, prompt = model.tokenizer, model.prompt
     ((ids, offsets),) = tokenizer.contents([prompt + text], offsets=True)
     # The prompt stands before every window and is in no span.
-    taken = sum(end <= len(prompt) for _, end in offsets) if prompt else 0
+    taken = _in_prompt(prompt, offsets)
     prefix, ids = list(ids[:taken]), list(ids[taken:])
     offsets = np.array(offsets[taken:], int).reshape(-1, 2) - len(prompt)
     special = tokenizer.special_tokens() + taken
@@ -210,6 +204,16 @@ def _windows(model, number, text, spans, first_row):
             closing = range(places[-1] + 1, len(window.token_ids)) if inside[-1] == last else ()
             window.members.append((row, np.array([*opening, *places, *closing])))
     return [window for window in windows if window.members]
+
+
+def special_tokens(model):
+    """The number of special tokens and of tokens of the prompt of a text."""
+    ((_, offsets),) = model.tokenizer.contents([model.prompt + "a"], offsets=True)
+    return model.tokenizer.special_tokens() + _in_prompt(model.prompt, offsets)
+
+
+def _in_prompt(prompt, offsets):
+    return sum(end <= len(prompt) for _, end in offsets) if prompt else 0
 
 
 def _tokens_of(offsets, spans):

@@ -4,10 +4,11 @@ import dataclasses
 
 import numpy as np
 
+from keras_posenc.arguments import checks
 from keras_posenc.files.untrusted import quote
 from keras_posenc.metrics.scores import unit_rows
 from keras_posenc.retrieval.dense.chunks import chunk_spans
-from keras_posenc.retrieval.dense.late_chunking import ChunkVectors, embed_spans
+from keras_posenc.retrieval.dense.late_chunking import ChunkVectors, embed_spans, special_tokens
 from keras_posenc.retrieval.readings import LateChunks
 from keras_posenc.text.structure import headings_of, title_at, with_title
 
@@ -23,7 +24,7 @@ def chunk_vectors(model, texts, reading, verbose):
     if in_context:
         found = embed_spans(model, texts, spans, verbose)
         if reading.windows is not None:
-            near = embed_spans(_in_windows(model, reading.windows), texts, spans, verbose)
+            near = embed_spans(_in_windows(model, reading), texts, spans, verbose)
             found = dataclasses.replace(found, vectors=_sum(found.vectors, near.vectors))
         if reading.titles is None:
             return found
@@ -44,7 +45,10 @@ def _sum(one, other):
     return unit_rows(unit_rows(one) + unit_rows(other))
 
 
-def _in_windows(model, tokens):
+def _in_windows(model, reading):
+    tokens, taken = reading.windows, special_tokens(model)
+    why = f"a window holds a chunk of {reading.size}, and {taken} special tokens and of the prompt"
+    checks.whole("windows", tokens, least=reading.size + taken, why=why)
     if model.max_length is not None and tokens >= model.max_length:
         raise ValueError(
             f"`windows` must be less than max_length={model.max_length:,}, the tokens that the "

@@ -58,14 +58,14 @@ def _check_labelled(documents, source, role):
             "column of the labels with `label` (--label-column), or give a file that has one."
         )
     for line, label in zip(documents.lines, documents.labels, strict=True):
-        if _is_missing(label):
+        if is_missing(label):
             raise ValueError(
                 f"{role}, line {line}: the text has no label, but {label}; give it one, or leave "
                 "the text out."
             )
 
 
-def _is_missing(label):
+def is_missing(label):
     """Whether a label is None, NaN, or what else a column of a table has in an empty cell."""
     if label is None or type(label).__name__ == "NAType":  # pandas.NA
         return True
