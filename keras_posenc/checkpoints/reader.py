@@ -90,17 +90,9 @@ def open_checkpoint(path):
 def with_lora(checkpoint, path):
     """Opens a LoRA adapter and merges it into a checkpoint as that is read.
 
-    Args:
-        checkpoint: `Checkpoint`, or anything that `open_checkpoint` opens: the model that the
-            adapter was trained on.
-        path: str or path. Directory with adapter_config.json and adapter_model.safetensors, as
-            PEFT's `save_pretrained` writes it.
-
-    Returns:
-        `LoraCheckpoint`. Tensors that were trained in full replace those of the checkpoint.
-
-    Raises:
-        FileNotFoundError: if the directory or one of its files is missing.
+    `checkpoint`: what `open_checkpoint` opens, of the model that the adapter was trained on.
+    `path`: directory that PEFT's `save_pretrained` wrote. Returns a `LoraCheckpoint`. Tensors that
+    were trained in full replace those of the checkpoint.
 
     Example:
 

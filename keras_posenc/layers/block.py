@@ -96,14 +96,9 @@ class Block:
 def block_parts(sublayers, normalization, norm="post", dropout=0.0):
     """Lists how the layers of a block are made.
 
-    Args:
-        sublayers: dict, kind -> function that makes the sublayer of a `name`.
-        normalization: function that makes a norm of a `name`.
-        norm: "post", "pre" or "both".
-        dropout: float. Dropout rate after each sublayer.
-
-    Returns:
-        dict for `Block`, in the order in which the layers act in a "post" block.
+    `sublayers`: dict, kind -> function that makes the sublayer of a `name`, as `normalization`
+    makes a norm. `norm`: "post", "pre" or "both". Returns a dict for `Block`, in the order in which
+    the layers act in a "post" block.
 
     Example:
 

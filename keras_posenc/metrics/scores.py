@@ -126,13 +126,9 @@ def _group(scores, lengths, low, high=None):
 def by_lengths(scores, lengths):
     """Computes the scores of all documents, and of those in each group of lengths.
 
-    Args:
-        scores: a function from (N,) booleans, the documents chosen, to a dict of their scores.
-        lengths: (N,) tokens of each document, before truncation.
-
-    Returns:
-        dict with `documents`, the scores, `by_length`, `long` (documents over 512 tokens; None if
-        there are none) and `lengths`, as in `classification`.
+    `scores`: a function from (N,) booleans, the documents chosen, to a dict of their scores.
+    `lengths`: (N,) tokens of each document, before truncation. Returns a dict with `documents`, the
+    scores, `by_length`, `long` (over 512 tokens, or None) and `lengths`, as in `classification`.
 
     Example:
 

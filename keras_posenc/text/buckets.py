@@ -11,17 +11,10 @@ def choose_lengths(lengths, most, multiple, price, priced=math.inf, call=0):
     An exact dynamic programme. With T_1 < ... < T_k the chosen lengths it minimises sum_i T(n_i) +
     min(k, priced) * price + k * call, where T(n) is the smallest chosen length >= n.
 
-    Args:
-        lengths: int array. The number of tokens n_i of each document.
-        most: int. Maximum number of lengths k.
-        multiple: int. Every length is a multiple of it.
-        price: float. Padding tokens that one more length must save, which is the price of a
-            compilation.
-        priced: int. How many lengths have that price.
-        call: float. Further padding tokens that each length must save, because it adds a batch.
-
-    Returns:
-        An increasing int array; its last element fits the longest document.
+    `lengths`: int array, the tokens n_i of each document. `most`: of the lengths k. `multiple`: of
+    which every length is one. `price`: padding tokens that one more length must save, which is that
+    of a compilation. `priced`: how many lengths have it. `call`: further tokens that each must
+    save, because it adds a batch. Returns an increasing array, which fits the longest document.
 
     Example:
 
@@ -57,15 +50,9 @@ def batch_sizes(counts, lengths, budget, multiple=1):
     next length, if there is one. A size slightly below the budget may leave fewer of them, and is
     chosen if that saves more than the additional batches cost (one row of padding each).
 
-    Args:
-        counts: number of documents of each length.
-        lengths: the lengths, increasing.
-        budget: maximum number of tokens in a batch, padding included; one document is always
-            allowed.
-        multiple: int. Every size is a multiple of it, and so many documents are always allowed.
-
-    Returns:
-        A list of sizes.
+    `counts`: number of documents of each of the increasing `lengths`. `budget`: maximum number of
+    tokens in a batch, padding included; `multiple` documents, of which every size is a multiple,
+    are always allowed.
     """
     sizes, left = [], 0
     for k, (count, length) in enumerate(zip(counts, lengths, strict=True)):

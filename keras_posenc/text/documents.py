@@ -85,15 +85,9 @@ def encode_rows(texts, tokenizer, max_length, stride=None, offsets=False):
 def encode_apart(texts, tokenizer, max_length, stride=None):
     """Encodes each text of the tuples apart.
 
-    Args:
-        texts: a list of tuples of S str each, of S pairs of str, or of S `(token_ids,
-            segment_ids)`.
-        tokenizer, max_length: as in `encode_rows`.
-        stride: None; windows of texts that belong together there are not.
-
-    Returns:
-        `(rows, lengths, S)`: S rows a tuple, one after the other, and an int array of the token
-        counts of the tuples' longest texts before truncation.
+    `texts`: a list of tuples of S str each, of S pairs of str, or of S `(token_ids, segment_ids)`.
+    Returns `(rows, lengths, S)`: S rows a tuple, one after the other, and an int array of the token
+    counts of the tuples' longest texts before truncation.
     """
     if stride is not None:
         raise ValueError("apart=True takes no stride=: the texts of a tuple belong together.")

@@ -99,15 +99,9 @@ def class_ids(names):
 def class_weights(weights, classes, counts=None):
     """The weight of each class, from the argument of a user.
 
-    Args:
-        weights: dict or str. Maps the name or the id of a class to its weight, 1 if it is missing.
-            "balanced" gives each class the same sum of weights.
-        classes: list of str or None. The names in the order of their ids; None if there are only
-            ids.
-        counts: (C,) array. How often each class occurs.
-
-    Returns:
-        (C,) array, float32.
+    `weights`: maps the name or the id of a class to its weight, 1 if it is missing; "balanced"
+    gives each class the same sum of weights. `classes`: their names in the order of their ids, or
+    None. `counts`: (C,), how often each occurs. Returns a float32 array (C,).
 
     Example:
 
