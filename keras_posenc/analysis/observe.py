@@ -1,5 +1,7 @@
 """What the attention of a model does with a text: entropy, source, RoPE's terms, CoPE's gates."""
 
+import inspect
+
 import keras
 import numpy as np
 from keras import ops
@@ -21,7 +23,8 @@ def attention_inputs(model, inputs):
         inputs: inputs of the model; one text, or texts of one length, since padding is not masked.
 
     Returns:
-        dict, `PositionalAttention` -> (B, T, E) array, in the order of the model.
+        dict, `PositionalAttention` -> (B, T, E) array, in the order of the model; for a layer that
+            is called several times, a list with an array per call.
 
     Example:
 
@@ -31,12 +34,14 @@ def attention_inputs(model, inputs):
     >>> [array.shape for array in states.values()][:2]
     [(1, 4, 384), (1, 4, 384)]
     """
-    layers = [layer for layer in model.layers if isinstance(layer, PositionalAttention)]
-    _check_attention(layers)
-    queries = [keras.tree.flatten(layer.input)[0] for layer in layers]
-    states = keras.Model(model.input, queries)(inputs, training=False)
-    states = states if isinstance(states, (list, tuple)) else [states]
-    return dict(zip(layers, map(ops.convert_to_numpy, states), strict=True))
+    calls = _attention_calls(model)
+    value_of = _values(model, inputs, calls)
+    found = {}
+    for node in calls:
+        first = next(iter(inspect.signature(node.operation.call).parameters))
+        query = [*node.arguments.args, node.arguments.kwargs.get(first)][0]
+        found.setdefault(node.operation, []).append(ops.convert_to_numpy(value_of(query)))
+    return {layer: states if states[1:] else states[0] for layer, states in found.items()}
 
 
 def entropy_by_layer(model, inputs, causal=False):
@@ -55,15 +60,11 @@ def entropy_by_layer(model, inputs, causal=False):
     >>> entropy_by_layer(open_model("all-MiniLM-L6-v2"), inputs).shape
     (6, 12)
     """
-    calls = [n for n in calls_in(model) if isinstance(n.operation, PositionalAttention)]
-    _check_attention(calls)
-    given = [(node.arguments.args, node.arguments.kwargs) for node in calls]
-    tensors = [x for x in keras.tree.flatten(given) if isinstance(x, keras.KerasTensor)]
-    tensors = list({id(x): x for x in tensors}.values())
-    found = dict(zip(map(id, tensors), keras.Model(model.input, tensors)(inputs), strict=True))
-    entropies = []
-    for node, arguments in zip(calls, given, strict=True):
-        args, kwargs = keras.tree.map_structure(lambda x: found.get(id(x), x), arguments)
+    calls, entropies = _attention_calls(model), []
+    value_of = _values(model, inputs, calls)
+    for node in calls:
+        given = node.arguments.args, node.arguments.kwargs
+        args, kwargs = keras.tree.map_structure(value_of, given)
         kwargs = {**kwargs, "return_attention_scores": True}
         kwargs |= {"use_causal_mask": True} if causal else {}
         weights = node.operation(*args, **kwargs)[1]
@@ -71,9 +72,20 @@ def entropy_by_layer(model, inputs, causal=False):
     return np.stack(entropies)
 
 
-def _check_attention(found):
+def _attention_calls(model):
+    found = [n for n in calls_in(model) if isinstance(n.operation, PositionalAttention)]
     if not found:
         raise ValueError("The model has no PositionalAttention of its own to look at.")
+    return found
+
+
+def _values(model, inputs, calls):
+    """A function that gives an argument of the calls as it is for these inputs of the model."""
+    given = [(node.arguments.args, node.arguments.kwargs) for node in calls]
+    tensors = [x for x in keras.tree.flatten(given) if isinstance(x, keras.KerasTensor)]
+    tensors = list({id(x): x for x in tensors}.values())
+    found = dict(zip(map(id, tensors), keras.Model(model.input, tensors)(inputs), strict=True))
+    return lambda x: found.get(id(x), x)
 
 
 def cross_attention(model, source_ids, target_ids, block=-1):

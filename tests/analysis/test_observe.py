@@ -141,6 +141,20 @@ def test_the_inputs_of_every_attention_layer():
 
 
 @pytest.mark.once
+def test_the_inputs_of_calls_as_the_model_makes_them():
+    """A layer called twice, by keywords after a mask, and before that in another model."""
+    layer, x, seen = PositionalAttention(2, 4), keras.Input((5, 8)), keras.Input((5, 5))
+    keras.Model(x, layer(x, x))
+    once = layer(attention_mask=seen, query=x, value=x)
+    model = keras.Model([x, seen], layer(query=once, value=x))
+    inputs = np.random.default_rng(0).normal(size=(1, 5, 8)).astype("float32"), np.eye(5)[None]
+    first = layer(inputs[0], inputs[0], attention_mask=inputs[1])
+    (found,) = observe.attention_inputs(model, inputs).values()
+    for each, expected in zip(found, (inputs[0], first), strict=True):
+        np.testing.assert_allclose(each, keras.ops.convert_to_numpy(expected), atol=1e-6)
+
+
+@pytest.mark.once
 def test_entropy_by_layer():
     model, x = small_model(), np.random.default_rng(0).normal(size=(1, 5, 8)).astype("float32")
     found = observe.entropy_by_layer(model, x)
