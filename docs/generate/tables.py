@@ -113,7 +113,7 @@ def results():
             f"full context {facts[full]}, 512-token chunks "
             f"{facts['512-token chunks, averaged']}, bag-of-words "
             f"{facts['naive Bayes, all words']}",
-            "Yes, if the whole text is read at once",
+            "Yes, with full context; chunks are at chance",
         ),
         "digests": (
             "What is the majority topic of eight posts in one text? "
@@ -123,39 +123,41 @@ def results():
             "Read all of it; chunks are as good as full context",
         ),
         "natural": (
-            "Find a field of a country's entry that does not name the country, without training "
+            "Is a passage found by the name of a country that it does not mention, without "
+            "training? "
             "([real documents](docs/evidence/real-documents.md))",
             f"title prepended {natural['title + passage']}, more positions with log-n "
-            f"{natural['more positions, log-n, untrained']}, 512-token windows "
-            f"{natural['windows of 512 tokens']}, BM25 {natural['BM25']}; chance 6%",
-            "Prepend the title; without one, take more positions",
+            f"{natural['more positions, log-n, untrained']}, these summed with windows "
+            f"{natural['more positions, log-n, untrained, summed with its windows']}, 512-token "
+            f"windows {natural['windows of 512 tokens']}, BM25 {natural['BM25']}; chance 6%",
+            "Prepend the title; without one, take more positions, or their sum with windows",
         ),
         "distant_context": (
-            "Find a sentence by a name that only the document's first sentence has, 820 tokens "
-            "before, without labels ([distant context](docs/evidence/distant-context.md))",
+            "Is a sentence found by a name that only the document's first sentence has, 820 tokens "
+            "earlier, without labels? ([distant context](docs/evidence/distant-context.md))",
             f"late chunking after `contextualize` {names[CONTEXTUAL]}, with log-n and no training "
             f"{names[LOG_N]}, in 512-token windows "
             f"{names['late chunking in 512-token windows']}; first sentence prepended "
             f"{names[FIRST]}; chance 6%",
-            "Prepend the first sentence if it has the name; else train",
+            "Prepend the first sentence if it has the name; otherwise train",
         ),
         "stretching": (
-            "MLM accuracy of an extended MiniLM at 1,536 tokens, before training "
+            "What is the MLM accuracy of an extended MiniLM at 1,536 tokens, before training? "
             "([stretching](docs/evidence/stretching.md))",
             f"{stretched['hierarchical, alpha 0.4']:.0f}% with Su's positions, "
-            f"{stretched['unstretched']:.0f}% with the original in windows; with local layers, "
-            f"{kept:.0%} of the original's accuracy is kept",
-            "Half is lost with Su's positions: train them with `stretch`",
+            f"{stretched['unstretched']:.0f}% for the original in windows; local layers keep "
+            f"{kept:.0%} of the original's accuracy",
+            "Su's positions lose half: train them with `stretch`",
         ),
         "random_ids": (
-            "Sort 50 to 200 digits after training on at most 40 "
+            "Can a model sort 50 to 200 digits after training on at most 40? "
             "([random ids](docs/evidence/random-ids.md))",
             f"random position ids {score('bucket_sort', 'test', 'rotary sorted ids')}%, "
             f"consecutive ids {score('bucket_sort', 'test', 'rotary')}%",
             "Yes, with random position ids",
         ),
         "cope": (
-            "Count at 256 tokens after training on 64 "
+            "Can a model count in 256 tokens after training on 64? "
             "([contextual positions](docs/evidence/contextual.md))",
             f"CoPE {score('counting', 'train', counting, 256)}%, rotary "
             f"{score('counting', 'train', 'rotary', 256)}%, sinusoidal "
@@ -163,16 +165,16 @@ def results():
             "Yes, with CoPE",
         ),
         "equal_mean": (
-            "Predict masked characters at 512 tokens after training on 64 "
+            "Can a model predict masked characters at 512 tokens after training on 64? "
             "([equal-mean spacing](docs/evidence/equal-mean.md))",
             f"exponential ids with log-n {score(*mlm, 'rotary+log_n exponential ids', 512)}%, "
             f"consecutive ids {score(*mlm, 'rotary', 512)}%; on JAX "
             f"{score(*again, 'rotary+log_n exponential ids', 512)}% and "
             f"{score(*again, 'rotary', 512)}%",
-            "Slightly better with equal-mean ids; the seeds overlap",
+            "Slightly better with exponential ids; the ranges of the seeds overlap",
         ),
         "biases": (
-            "Predict characters at 1,024 tokens after training on 64, gated units "
+            "Can gated units predict characters at 1,024 tokens after training on 64? "
             "([RoPE and biases](docs/evidence/rotary-bias.md#where-the-control-collapses))",
             f"rotary {collapse['no bias']}%, with biases from zero {collapse['biases']}%, "
             f"from Sandwich's values {collapse[SANDWICHS]}%, with an additive bias "
@@ -180,7 +182,7 @@ def results():
             "Biases help if they start from Sandwich's values; an additive bias is best",
         ),
         "context_tools": (
-            "Find one of four facts at 8 times the training length, without training "
+            "Is one of four facts found at 8 times the training length, without further training? "
             "([context tools](docs/evidence/context-tools.md))",
             f"ReRoPE {retrieved['ReRoPE']}, YaRN {retrieved['YaRN']}, plain rotary "
             f"{retrieved['rotary as it is']}, a window {retrieved['window']}",
