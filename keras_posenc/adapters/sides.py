@@ -73,8 +73,7 @@ class Sides:
 
     def encode_queries(self, texts):
         """Vectors (N, D) of queries."""
-        encode = getattr(self.model, "encode_queries", self.model.predict)
-        return self._once(encode, texts)
+        return self._once(getattr(self.model, "encode_queries", self.model.predict), texts)
 
     def encode_documents(self, texts):
         """Vectors (N, D) of documents."""

@@ -162,8 +162,7 @@ def learning_curves(figure, history, steps=(), score="accuracy", title="accuracy
 
 
 def _ticks(last, most=8):
-    step = -(-int(last) // most)
-    return range(0, int(last) + 1, step)
+    return range(0, int(last) + 1, -(-int(last) // most))
 
 
 def _mark_stages(axes, history, place):

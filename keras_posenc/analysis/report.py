@@ -14,6 +14,8 @@ from keras_posenc.analysis.run_files import (
     read_metrics,
     read_recipe,
 )
+from keras_posenc.training.finetuning.frozen import chunk_size, is_frozen
+from keras_posenc.training.finetuning.tasks import TASKS
 from keras_posenc.training.summary import verdict as compared_with_baselines
 
 
@@ -44,6 +46,19 @@ class FinetuneRun:
     def headline(self):
         """Key and title of the score that matters most."""
         return next(iter((self.scores or self.metrics.get("scores", SCORES)).items()))
+
+    @property
+    def is_frozen(self):
+        """Whether a linear head alone was trained, without epochs."""
+        return is_frozen(self.recipe.get("freeze"))
+
+    @property
+    def parts(self):
+        """What all of a text is read in, "chunks" or "windows"; None if it is cut off."""
+        task = TASKS.get(self.metrics.get("task"))
+        if task is not None and task.has_windows:
+            return "windows"
+        return "chunks" if self.is_frozen and chunk_size(self.recipe["freeze"]) else None
 
 
 def read_run(directory, name=None):
@@ -136,16 +151,17 @@ def _results(runs):
     columns = ["run", "set", "documents", scores[first] + " (95% interval)" * with_interval,
                *(scores[key] for key in others),
                "over 512 tokens", f"{scores[first]} over 512 tokens",
-               "cut at", "training"]  # fmt: skip
+               "read", "training"]  # fmt: skip
     rows = []
     for run, name in sets:
         train, metrics = run.metrics["train"], run.metrics[name]
         long = metrics["long"]
+        read = f"all, in {run.parts} of" if run.parts else "the first"
         rows.append([
             run.name, name, f"{metrics['documents']:,}", _share(metrics, first),
             *(f"{x:.3f}" if isinstance(x, float) else "–" for x in map(metrics.get, others)),
             f"{long['documents']:,}" if long else "0", _share(long, first),
-            f"{train['max_length']:,} tokens", f"{train['seconds'] / 60:.1f} min",
+            f"{read} {train['max_length']:,} tokens", f"{train['seconds'] / 60:.1f} min",
         ])  # fmt: skip
     return table(columns, rows)
 
@@ -238,7 +254,7 @@ def _lengths(runs):
     if runs[0].judged:
         name, metrics = runs[0].judged
         series[name] = metrics["lengths"]
-    marks = sorted({run.metrics["train"]["max_length"] for run in runs})
+    marks = sorted({run.metrics["train"]["max_length"] for run in runs if not run.parts})
 
     def draw():
         return plot.length_histogram(series, marks, size=(8.6, 3.6))
@@ -247,10 +263,10 @@ def _lengths(runs):
 
 
 def _recipes(runs):
-    recipes = {run.name: run.recipe for run in runs}
-    return settings(recipes, [run.metrics for run in runs])
+    return settings({run.name: run.recipe for run in runs}, [run.metrics for run in runs])
 
 
+UNFREEZE, LONGER = "Train all weights, without freeze", "Train for longer"
 NOT_JUDGED = (
     "Not evaluated: no validation and no test documents were given, so there is no score. "
     "validation=0.2 (--validation 0.2) holds out a fifth of the documents."
@@ -271,16 +287,16 @@ def _alone(run, role, metrics):
     key = next((key for key in run.scores if key in metrics), None)
     title, documents = run.scores[key], f"{metrics['documents']:,} {role} documents"
     if "confusion" in metrics and "interval" in metrics and key == "accuracy":
-        return _accuracy(metrics, documents)
+        return _accuracy(metrics, documents, run.is_frozen)
     if key in ("spearman", "pearson"):
-        return _correlation(metrics[key], metrics["documents"], title, documents)
+        return _correlation(metrics[key], metrics["documents"], title, documents, run.is_frozen)
     return (
         f"{title[:1].upper()}{title[1:]} is {metrics[key]:.3f} on {documents}. Compare it with "
         "what a simple rule reaches on the same documents before you rely on it."
     )
 
 
-def _accuracy(metrics, documents):
+def _accuracy(metrics, documents, is_frozen):
     """Against the class that is the most frequent one in the very documents."""
     counts = [sum(row) for row in metrics["confusion"]]
     constant, (low, high) = max(counts) / max(sum(counts), 1), metrics["interval"]
@@ -292,17 +308,18 @@ def _accuracy(metrics, documents):
     if low > constant:
         return f"Better than {rule}: {measured}."
     if high < constant:
-        return f"Worse than {rule}: {measured}. Train longer, or with another learning rate."
+        remedy = UNFREEZE if is_frozen else "Train longer, or with another learning rate"
+        return f"Worse than {rule}: {measured}. {remedy}."
     return (
-        f"Not shown to be better than {rule}: {measured}, which is within the interval. Train for "
-        "longer, or evaluate on more documents."
+        f"Not shown to be better than {rule}: {measured}, which is within the interval. "
+        f"{UNFREEZE if is_frozen else LONGER}, or evaluate on more documents."
     )
 
 
-def _correlation(value, count, title, documents):
+def _correlation(value, count, title, documents, is_frozen):
     bound = min(1.96 / max(count - 1, 1) ** 0.5, 1.0)
     measured = f"{title} is {value:.3f} on {documents}; predictions without any relation to the "
     measured += f"numbers stay below {bound:.2f} in 39 of 40 cases"
     if value > bound:
         return f"Better than chance: {measured}."
-    return f"Not shown to be better than chance: {measured}. Train for longer."
+    return f"Not shown to be better than chance: {measured}. {UNFREEZE if is_frozen else LONGER}."

@@ -35,8 +35,7 @@ def crc32c(data):
         data = data.copy()
         data[:4] ^= 0xFF
     bits = np.unpackbits(data, bitorder="little").view(bool)
-    powers = _powers()[-bits.size :]
-    return int(np.bitwise_xor.reduce(powers[bits])) ^ 0xFFFFFFFF
+    return int(np.bitwise_xor.reduce(_powers()[-bits.size :][bits])) ^ 0xFFFFFFFF
 
 
 def _short(numbers):

@@ -172,8 +172,7 @@ def _read_keras(path):
     }
     name = prefix.rpartition("/")[2] + POSITIONS
     found = (stretching_in(layer) for layer in _layers(model) if layer.name == name)
-    stretching = next(found, {})
-    return Checkpoint(arrays, "keras", path, stretching=stretching)
+    return Checkpoint(arrays, "keras", path, stretching=next(found, {}))
 
 
 def _layers(model):

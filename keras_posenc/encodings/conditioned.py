@@ -105,5 +105,4 @@ class ContentBias(Encoding):
     def _index(self, distance):
         """The profile of integer distances; the last one, of zeros, is that of unknown ones."""
         index, count = distance - self.first, self.profiles.shape[-1]
-        known = ops.logical_and(index >= 0, index < count)
-        return ops.where(known, index, count)
+        return ops.where(ops.logical_and(index >= 0, index < count), index, count)

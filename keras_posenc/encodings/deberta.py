@@ -46,8 +46,7 @@ def log_bucket(distance, buckets, max_distance):
 
 def _ends(x, table):
     """Products of heads with the first and the last row of a table, (2, B, H, T, 1)."""
-    ends = ops.stack([table[0], table[-1]])
-    return backend.product(x, ends, "bkhd,chd->cbhk")[..., None]
+    return backend.product(x, ops.stack([table[0], table[-1]]), "bkhd,chd->cbhk")[..., None]
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")

@@ -81,6 +81,13 @@ def _seen_now(folder):
     return {path: (each.st_size, each.st_mtime_ns) for path, each in found.items()}
 
 
+def is_touched(folder):
+    """Whether the files with the weights have other times than when they were opened, and the same
+    sizes."""
+    now, sizes = _seen_now(folder), {path: size for path, (size, _) in folder.opened.items()}
+    return now != folder.opened and sizes == {path: size for path, (size, _) in now.items()}
+
+
 def hash_of_all(directory):
     """The same of all files with weights below a directory, also of those that nothing reads."""
     files = [path for path in directory.rglob("*") if path.is_file()]

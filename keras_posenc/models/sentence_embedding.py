@@ -146,8 +146,7 @@ def _normalized(x, module, name, weights):
 
 
 def _dropout(x, module, name, weights):
-    rate = module.config.get("dropout", 0.2)
-    return Dropout(rate, dtype="float32", name=name)(x)
+    return Dropout(module.config.get("dropout", 0.2), dtype="float32", name=name)(x)
 
 
 _MAKE = {"Dense": _dense, "LayerNorm": _layer_norm, "Normalize": _normalized, "Dropout": _dropout}

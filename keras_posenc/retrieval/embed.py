@@ -208,7 +208,7 @@ def _record(output, opening, texts, text):
     if isinstance(opening.reading, Chunks):
         settings["max_length"] = None
     settings.pop("token_budget", None)
-    return EmbeddingRecord(output, opening.directory, settings, texts, text)
+    return EmbeddingRecord(output, opening, settings, texts, text)
 
 
 def _computing(opening, side, devices):

@@ -3,8 +3,10 @@
 import dataclasses
 import inspect
 
+import numpy as np
+
 from keras_posenc.files.untrusted import quote
-from keras_posenc.folders.folder import Folder
+from keras_posenc.folders.folder import Folder, hash_of, is_touched
 from keras_posenc.folders.sentence_transformers import (
     CROSS_ENCODER,
     EMBEDDER,
@@ -162,6 +164,17 @@ class Opening:
         late = isinstance(self.reading, LateSpans) if queries else is_late(self.reading)
         return self.kind is DenseEmbedder and not late
 
+    @property
+    def fingerprint(self):
+        """A hash of the weights. Those of an open model are compared if the files were touched."""
+        folder, model = self.directory, self.embedder
+        if model is not None and is_touched(folder):
+            again = self.kind(model.directory, **self.arguments)
+            known, found = model.model.get_weights(), again.model.get_weights()
+            if len(known) == len(found) and all(map(np.array_equal, known, found)):
+                vars(folder)["opened"] = again.folder.opened
+        return folder.fingerprint or hash_of([])  # opening the directory tells why
+
     def open(self):
         """The `Embedder`."""
         if self.embedder is not None:
@@ -203,7 +216,7 @@ EMBEDDERS = {MultiVectors: LateInteraction, SparseVectors: SparseEmbedder}
 
 def opening_for(vectors, given):
     """The `Opening` of the model that made vectors, as `embed` opened it and with what is given."""
-    check_model(vectors.record, vectors.path, given.directory)
+    check_model(vectors.record, vectors.path, given)
     kind = EMBEDDERS.get(type(vectors.values), DenseEmbedder)
     prompt = _prompt(given, vectors.record)
     if given.embedder is None:

@@ -14,7 +14,7 @@ from keras_posenc.files import saved_records as e
 from keras_posenc.files.side_files import check_file_is_ours, companion, identify, is_identified
 from keras_posenc.files.untrusted import check_inside, quote, read_json
 from keras_posenc.files.writing import write_text
-from keras_posenc.folders.folder import hash_of, hash_of_all
+from keras_posenc.folders.folder import hash_of_all
 from keras_posenc.folders.sentence_transformers import read_similarity
 from keras_posenc.models.extension import FORMER, former_extension
 from keras_posenc.retrieval.nearest import lengths_of
@@ -54,13 +54,13 @@ class EmbeddingRecord:
     vectors. `first` is the number of texts before the first one of the file, as with `shard`.
     """
 
-    def __init__(self, output, folder, settings, texts, column):
+    def __init__(self, output, opening, settings, texts, column):
         self.output, self.path = pathlib.Path(output), record_path(output)
         self.first, self._unit, self._lengths = 0, None, []
         check_file_is_ours(self.path, _is_record)
         self._facts = {
-            "directory": str(folder),
-            "model": folder.fingerprint or hash_of([]),  # opening the directory tells why
+            "directory": str(opening.directory),
+            "model": opening.fingerprint,
             "settings": {name: value for name, value in settings.items() if value is not None},
             "texts": None,
             "precision": backend.inference_dtype(),
@@ -200,13 +200,14 @@ def _is_record(path):
     return True
 
 
-def check_model(record, vectors, folder):
+def check_model(record, vectors, opening):
     """Refuses a model whose weights are not those that made the vectors."""
+    folder = opening.directory
     if record is None or not folder.is_directory:  # which opening it refuses
         return
     # Version 0.4 counted all files with weights below the directory.
     known = record["model"]
-    if known != (folder.fingerprint or hash_of([])) and known != hash_of_all(folder.path):
+    if known != opening.fingerprint and known != hash_of_all(folder.path):
         raise ValueError(
             f"`directory` must be the model that made {vectors}, which was "
             f"{quote(record['directory'])}; its weights differ. Embed the texts again, or "

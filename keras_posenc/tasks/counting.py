@@ -165,8 +165,7 @@ class Counting(NextToken):
         return super().solve(tokens)
 
     def _answer(self, tokens):
-        following = self._next(tokens)
-        return following, np.roll(tokens == PRINT, 1, axis=1)
+        return self._next(tokens), np.roll(tokens == PRINT, 1, axis=1)
 
     def _verify(self, tokens):
         rows, length = tokens.shape
@@ -183,8 +182,7 @@ class Counting(NextToken):
         # The last "v =" before the question, and the "v ++;" after it.
         following = self._next(tokens)
         named = (tokens == variable[:, None]) & before
-        sets = named & (following == SET)
-        latest = np.where(sets, place, -1).max(1)
+        latest = np.where(named & (following == SET), place, -1).max(1)
         self._require(latest >= 0, "sets the variable that it prints")
         counted = named & (following == INCREMENT) & (place > latest[:, None])
         self._require(counted.sum(1) == answer, "prints the value of the variable")

@@ -136,7 +136,13 @@ def _limit(max_length):
 def _windows(number, parts, room, stride):
     """The pieces of the last part, each after all of the first."""
     *first, last = parts
-    room -= sum(map(len, first))
+    room -= (taken := sum(map(len, first)))
+    if room <= 0 and not stride:
+        raise ValueError(
+            f"Text {number}: its first text has {taken:,} tokens, and a window or chunk has room "
+            f"for {room + taken:,}, so that none is left for its second text: make them longer, or "
+            "cut both texts by `max_length` in place of chunks."
+        )
     if room <= stride:
         raise ValueError(
             f"Text {number}: windows of max_length tokens have room for {max(room, 0)} of it, and "

@@ -81,7 +81,7 @@ def test_the_numbers_are_those_of_the_metrics(tmp_path):
     page = write_report(write_run(tmp_path / "run")).read_text("utf-8")
     low, high = JUDGED["interval"]
     assert f"75.0% ({100 * low:.1f}–{100 * high:.1f})" in page
-    assert "<td>1,536 tokens</td><td>1.5 min</td>" in page
+    assert "<td>the first 1,536 tokens</td><td>1.5 min</td>" in page
     assert "<tr><th>b &amp; b</th><td>&lt;a&gt;</td><td>1</td></tr>" in page  # the one confusion
     assert "<th>learning_rate</th><td>0.0001</td>" in page
 
@@ -193,6 +193,8 @@ def test_the_verdict_on_numbers(value, verdict):
     run = FinetuneRun("a", "a", {"test": {"documents": 12, "spearman": value}, "validation": None,
                          "scores": {"spearman": "Spearman"}}, {}, [], [])  # fmt: skip
     assert verdict_of(run).startswith(verdict)
+    run.metrics["task"] = "qa"
+    assert run.parts == "windows"
     run.metrics["test"], run.metrics["scores"] = {"documents": 12, "f1": value}, {"f1": "F1"}
     assert verdict_of(run).startswith(f"F1 is {value:.3f} on 12 test documents. Comp")
 

@@ -1,8 +1,10 @@
 """Search in what `embed` has written, against a loop over all vectors."""
 
 import json
+import os
 import shutil
 
+import keras
 import numpy as np
 import pytest
 
@@ -200,8 +202,6 @@ def test_vectors_of_another_model_are_refused(pretrained, tmp_path):
         shutil.copytree(pretrained, tmp_path / name)
     embed(tmp_path / "one", ["w1"], tmp_path / "found.npy", verbose=0)
     assert search(tmp_path / "two", tmp_path / "found.npy", "w1", verbose=0)  # a copy
-    import keras
-
     from keras_posenc import build_transformer_model
 
     keras.utils.set_random_seed(1)
@@ -227,19 +227,32 @@ def test_vectors_of_another_model_are_refused(pretrained, tmp_path):
 def test_an_open_model_is_the_one_that_was_opened(request, tmp_path, name):
     """Not the one whose weights took the place of its own."""
     model = shutil.copytree(request.getfixturevalue(name), tmp_path / "model")
-    before, late = open_embedder(model), open_embedder(model)
-    embed(before, ["w1"], tmp_path / "first.npy", verbose=0)
     weights = next(model.glob("model.*"))
-    weights.write_bytes(weights.read_bytes() + b"0")
+    (other := keras.saving.load_model(weights)).save(weights)
+    before, late, touched = (open_embedder(model) for _ in range(3))
+    embed(before, ["w1"], tmp_path / "first.npy", verbose=0)
+    os.utime(weights, (1, 1))  # as a backup does, or a copy over it
+    embed(touched, ["w1"], tmp_path / "touched.npy", verbose=0)
+    touched = open_embedder(model)
+    weights.touch()
+    assert search(touched, tmp_path / "touched.npy", "w1", verbose=0)
+    content = weights.read_bytes()
+    other.set_weights([2 * array for array in other.get_weights()])
+    other.save(weights)
+    assert weights.stat().st_size == len(content)
     embed(before, ["w1"], tmp_path / "second.npy", verbose=0)
-    records = [json.loads((tmp_path / f"{n}.npy.json").read_text()) for n in ("first", "second")]
-    assert records[0]["model"] == records[1]["model"]
-    for call in (
-        lambda: embed(late, ["w1"], tmp_path / "third.npy", verbose=0),
-        lambda: search(late, tmp_path / "first.npy", "w1", verbose=0),
-    ):
-        with pytest.raises(ValueError, match="have changed since the model was opened: open it"):
-            call()
+    names = ("first", "second", "touched")
+    records = [json.loads((tmp_path / f"{n}.npy.json").read_text()) for n in names]
+    assert len({record["model"] for record in records}) == 1
+    error = "have changed since the model was opened: open it"
+    for changed in (weights.read_bytes(), content + b"0"):
+        weights.write_bytes(changed)
+        for call in (
+            lambda: embed(late, ["w1"], tmp_path / "third.npy", verbose=0),
+            lambda: search(late, tmp_path / "first.npy", "w1", verbose=0),
+        ):
+            with pytest.raises(ValueError, match=error):
+                call()
 
 
 @pytest.mark.once

@@ -52,7 +52,9 @@ def test_texts_that_are_cut_are_another_run(pretrained, tmp_path):
     config = {**TINY_CONFIG, "max_position_embeddings": 512, "num_hidden_layers": 1}
     (folder / "config.json").write_text(json.dumps(config))
     build_transformer_model(config).save(folder / "model.keras")
-    arguments, fixed = (folder, (TEXTS, LABELS["classify"])), {"freeze": "encoder", "verbose": 0}
+    documents = (TEXTS, LABELS["classify"])
+    arguments, fixed = (folder, documents), {"freeze": "encoder", "verbose": 0}
+    fixed["test"] = TEXTS[:1], ["b"]
     finetune(*arguments, tmp_path / "whole", **fixed)
     with pytest.raises(ValueError, match="other settings|lengths"):
         finetune(*arguments, tmp_path / "whole", max_length=512, **fixed)
@@ -61,6 +63,10 @@ def test_texts_that_are_cut_are_another_run(pretrained, tmp_path):
     for name in ("whole", "cut"):
         pages[name] = pathlib.Path(write_report(tmp_path / name)).read_text("utf-8")
         assert "epochs=" not in pages[name]
+    assert "all, in chunks of 512 tokens" in pages["whole"] and "the first" not in pages["whole"]
+    assert "the first 512 tokens" in pages["cut"] and "chunks of" not in pages["cut"]
+    for page in pages.values():
+        assert "Train all weights, without freeze" in page and "longer, or" not in page
     assert "max_length=512" in pages["cut"] and "freeze=&quot;encoder&quot;" in pages["cut"]
     assert "max_length=" not in pages["whole"] and "encoder:512" in pages["whole"]
     again = finetune(*arguments, tmp_path / "whole", **fixed | {"freeze": "encoder:512"})
@@ -136,6 +142,23 @@ def test_the_size_of_the_chunks_can_be_given(pretrained, tmp_path, freeze):
         verbose=0,
     )
     assert weights["train"]["documents"] == 36
+
+
+@pytest.mark.once
+def test_pairs_whose_first_text_fills_a_chunk(pretrained, tmp_path):
+    pairs = [(text, "w1") for text in TEXTS]  # of 5 to 21 tokens
+    error = (
+        "Text 2: its first text has 13 tokens, and a window or chunk has room for 13, so that none "
+        "is left for its second text: make them longer, or cut both texts by `max_length` in place"
+    )
+    documents = pairs, LABELS["classify"]
+    with pytest.raises(ValueError, match=error):
+        finetune(pretrained, documents, tmp_path, freeze="encoder", verbose=0)
+    finetune(pretrained, documents, tmp_path, freeze="encoder", max_length=16, verbose=0)
+    with pytest.raises(ValueError, match=error):
+        predict(tmp_path, pairs, chunks=16, verbose=0)
+    short = [pair[::-1] for pair in pairs]
+    assert len(predict(tmp_path, short, chunks=16, verbose=0)) == 36
 
 
 @pytest.mark.once

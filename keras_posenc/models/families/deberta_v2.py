@@ -50,8 +50,7 @@ def configure(config):
 
 def weights(config=None):
     """The names of the weights; those of the head differ if the config has `legacy`: false."""
-    new = config is not None and config.source.get("legacy") is False
-    return NEW if new else LEGACY
+    return NEW if config is not None and config.source.get("legacy") is False else LEGACY
 
 
 def task_heads(config=None):

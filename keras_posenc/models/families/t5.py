@@ -27,8 +27,7 @@ def configure(config):
 
 def weights(config=None):
     """The names of the weights; a plain feed-forward layer has one inner matrix."""
-    gated = config is not None and isinstance(config.hidden_act, list)
-    return GATED if gated else PLAIN
+    return GATED if config is not None and isinstance(config.hidden_act, list) else PLAIN
 
 
 def _table(inner):

@@ -73,8 +73,7 @@ def read_late_interaction(folder):
     modules = read_modules(folder, LATE_INTERACTION)
     config = folder.settings
     pylate = [key for key in ("query_prefix", "document_prefix", "query_length") if key in config]
-    sides = _pylate(folder, config) if pylate else _native(folder, modules)
-    return modules, *sides
+    return modules, *(_pylate(folder, config) if pylate else _native(folder, modules))
 
 
 def files_of(folder, query, document):

@@ -80,8 +80,7 @@ class SparseVectors:
             weights = weights.copy()
             np.put_along_axis(weights, order, 0.0, axis=1)
         rows, indices = np.nonzero(weights)
-        counts = np.bincount(rows, minlength=len(weights))
-        offsets = np.concatenate([[0], np.cumsum(counts)])
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(weights)))])
         values = weights[rows, indices]
         return cls(indices.astype("int32"), values, offsets, weights.shape[1])
 

@@ -175,8 +175,7 @@ def word_places(number, text):
     text = text[0] if isinstance(text, tuple) else text
     lengths = [len(word) + 1 if isinstance(word, str) else 1 for word in text]
     ends = np.cumsum(lengths)
-    starts = ends - lengths
-    return starts, ends - [isinstance(word, str) for word in text]
+    return ends - lengths, ends - [isinstance(word, str) for word in text]
 
 
 def check_tags(number, tags, count):

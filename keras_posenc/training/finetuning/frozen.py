@@ -86,11 +86,21 @@ class FrozenTrainer(Trainer):
                 'The head of this family has no bias, which freeze="encoder" needs: give another '
                 'pooling, such as "mean".'
             )
+        vectors = model_on(self.model, self.head.input, "vectors")
+        plain = {"task": None, "label_names": None, "pool": "mean", "model": vectors}
+        self.reader = dataclasses.replace(self.finetuned, **plain)
+        longest = longest_length(vectors, chunks or recipe.final_length)
+        # Texts that cannot be read are refused before the directory has a run.
+        batches = self.reader.batches(documents["train"].texts, fixed_shapes=longest)
+        self.batches = {recipe.final_length: batches}
 
     def run(self, state, verbose="auto"):
         """Computes the vectors and trains the head; returns the metrics."""
         began, train = time.perf_counter(), self.documents["train"]
-        vectors, batches = self._vectors(train.texts, verbose)
+        (batches,) = self.batches.values()
+        found = self.reader.of_batches(batches, verbose)
+        found = self.reader.kind.merged(train.texts, batches, found, None, "mean")
+        vectors = np.asarray(found, "float64")
         targets = _targets(train.labels, self.finetuned.label_names, self.task)
         weights = None
         if self.task.class_weight is not None:
@@ -111,7 +121,6 @@ class FrozenTrainer(Trainer):
         row = {"epoch": 1, "max_length": self.finetuned.max_length, "steps": found.steps}
         self.history = [{**row, "loss": loss, "penalty": found.penalty, "seconds": now - began}]
         self.steps = [{"epoch": 1.0, "loss": loss}]
-        self.batches = {self.recipe.final_length: batches}
         metrics = self.metrics(verbose)
         metrics["train"] |= {
             "trainable_weights": int(found.kernel.size + found.bias.size),
@@ -119,18 +128,6 @@ class FrozenTrainer(Trainer):
             "penalty": found.penalty,
         }
         return metrics
-
-    def _vectors(self, texts, verbose):
-        """What the last layer reads of each text (N, D), and the batches."""
-        vectors = model_on(self.model, self.head.input, "vectors")
-        plain = {"task": None, "label_names": None, "pool": "mean", "model": vectors}
-        reader = dataclasses.replace(self.finetuned, **plain)
-        longest = longest_length(reader.model, reader.chunks or reader.max_length)
-        batches = reader.batches(texts, fixed_shapes=longest)
-        found = reader.kind.merged(
-            texts, batches, reader.of_batches(batches, verbose), None, "mean"
-        )
-        return np.asarray(found, "float64"), batches
 
 
 def chunk_size(freeze):
