@@ -46,8 +46,7 @@ def whole_batch(y_true, y_pred):
     vectors, _ = backend.gather_rows(y_pred)
     places = first + ops.arange(ops.shape(y_pred)[0])
     rows, sides = ops.shape(vectors)[0], texts - 1
-    row_of = ops.tile(ops.arange(rows), (sides,))
-    is_own = ops.equal(row_of[None], places[:, None])
+    is_own = ops.equal(ops.tile(ops.arange(rows), (sides,))[None], places[:, None])
     is_positive = ops.logical_and(is_own, ops.arange(rows * sides)[None] < rows)
     anchors = all_numbers[:, 0]
     same_anchor = ops.equal(numbers[:, :1], anchors[None])

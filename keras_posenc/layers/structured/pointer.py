@@ -65,8 +65,7 @@ class GlobalPointer(Configured, keras.layers.Layer):
 
     def build(self, inputs_shape):
         self._check(inputs_shape)
-        units = 2 * self.heads * self.head_size
-        self.dense = self.part("dense", units, inputs_shape)
+        self.dense = self.part("dense", 2 * self.heads * self.head_size, inputs_shape)
         self.rotation = self.build_rotation(inputs_shape, self.heads)
         self.built = True
 

@@ -155,8 +155,7 @@ def _cut(model):
             f"{kinds}: build it with embedder(directory, pooling='mean')."
         )
     (pooling,) = pooling
-    features = keras.tree.flatten(pooling.input)[0]
-    encoder = model_on(model, features, "features")
+    encoder = model_on(model, keras.tree.flatten(pooling.input)[0], "features")
     if pooling is model.layers[-1]:
         return encoder, None
     return encoder, _Head(pooling.output, model.output, name="head")
