@@ -73,8 +73,8 @@ class PositionalAttention(Configured, keras.layers.Layer):
         key: (B, Tk, E); default `value`.
         attention_mask: (Tq, Tk), (B, Tq, Tk) or (B, H, Tq, Tk), True where it may attend.
         return_attention_scores: bool. Return the weights (B, H, Tq, Tk) too.
-        use_causal_mask: bool. No query attends to a later key: one with a higher index where there
-            are as many queries as keys, or no ids, or a cache; else one with a higher id.
+        use_causal_mask: bool. No query attends to a later key. That is a key with a higher index
+            if there are as many queries as keys, or no ids, or a cache. Else it has a higher id.
         query_positions: (Tq,) or (B, Tq) ids of the queries. Default: consecutive, after the cache.
         key_positions: (Tk,) or (B, Tk) ids of the keys (of the whole cache, when there is one; a
             key that is cached keeps the id that it had when it was written).

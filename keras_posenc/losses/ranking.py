@@ -17,7 +17,7 @@ def scores_of_all(queries, documents):
     """Scores (B, N) of each query with each document.
 
     `queries`: (B, Tq, D + 1), vectors, and 1 for those that are scored, 0 for others. `documents`:
-    (N, T, D + 1), likewise.
+    (N, T, D + 1), the same.
     """
 
     def of_these(tensors):

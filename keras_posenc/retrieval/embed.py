@@ -55,19 +55,19 @@ def embed(
             .json file has the settings, which `search` reads. By default nothing is written.
         text: str. Name of the column of texts; by default one with a usual name, such as text or
             content (see `read_texts`).
-        reading: str. How a long text is read: "whole", the default, up to `max_length` tokens;
-            "chunks:256", all of it, as the mean of its chunks of 256 tokens; "late:256" or
-            "late:256,overlap=64", a vector per chunk of up to 256 tokens with the whole text as
-            context; "passages:256", a vector per chunk that is read alone. "late:256,titles=name"
-            adds the chunk read alone behind its title, from the column name of `texts`, and
-            "late:256,titles" the headings above it, in a folder of documents;
+        reading: str. How a long text is read. "whole", the default: up to `max_length` tokens.
+            "chunks:256": all of it, as the mean of its chunks of 256 tokens. "late:256" or
+            "late:256,overlap=64": a vector per chunk, with the whole text as context.
+            "passages:256": a vector per chunk that is read alone. "late:256,titles=name" adds the
+            chunk read alone with its title before it, from the column name of `texts`;
+            "late:256,titles" takes the headings above it, in a folder of documents.
             "late:256,windows=512" adds the chunk in a window of 512 tokens. Or `Chunks`,
             `LateChunks`, `Passages`, `LateSpans`.
         queries: bool. Whether the texts are queries, not documents.
         max_length, prompt, dimension, extension: as in `open_embedder`.
-        shard: str. "i/n", from "1/n" to "n/n": embed only the i-th of n equal parts of the texts,
-            in their order, so that n processes or machines share the work; `np.concatenate` of
-            their results has all vectors.
+        shard: str. From "1/n" to "n/n". "i/n" embeds only the i-th of n equal parts of the texts,
+            in their order. So n processes or machines share the work. `np.concatenate` of their
+            results has all vectors.
         part_size: int. Number of texts to read, embed and write at a time, such as 100,000, for
             more texts than memory holds. `output` is then a .npy or .jsonl file, and a .jsonl file
             for several vectors per text. An interrupted call continues after its last complete

@@ -38,9 +38,8 @@ def rerank(
         directory: str or path. Directory of a cross-encoder; or a `Reranker`, which takes further
             arguments, such as `token_budget`.
         query: str.
-        documents: list of str, or a path for `read_texts`; or what `search` found, as its list of
-            dicts or as the .jsonl file that it wrote, of which the texts found for `query` are
-            taken.
+        documents: list of str, or a path for `read_texts`. Or what `search` found, as its list of
+            dicts or as its .jsonl file: the texts that it found for `query` are taken.
         output: path of the .jsonl file for the result; its folder is created. By default nothing is
             written.
         text: name of the column of texts; by default one with a usual name, such as text or content
@@ -51,9 +50,9 @@ def rerank(
 
     Returns:
         list of dicts, from the best to the worst, with the keys of `search`: `query`, `rank` from
-            1, `score`, `id`, which is the id in the file or the number of the document from 1,
-            `start`, `end` and `title` of what `search` found with them, and `text`. `corpus_id` is
-            the index of the document, from 0, as in sentence-transformers.
+            1, `score`, `id` and `text`. The id is that in the file, or the number of the document
+            from 1. What `search` found keeps its `start`, `end` and `title`. `corpus_id` is the
+            index of the document, from 0, as in sentence-transformers.
 
     Raises:
         FileNotFoundError: if the directory or the file is missing.

@@ -52,11 +52,11 @@ def search(
         top_k: int. Number of texts, or chunks, to return per query.
         prompt: str. Text in front of queries, as in `open_embedder`. Default: the directory's
             prompt named query, if it has one, else the one that it puts before all texts.
-        scoring: str. What ranks: "vectors"; "words", those of the query, by BM25, without the
-            model; "both", the scores of both, each scaled to [0, 1] per query, where "both:0.3"
-            weighs words by 0.3 and vectors by 0.7; or "rrf", reciprocal rank fusion, where "rrf:60"
-            adds 60 to ranks. Words need the texts and bm25s, and their index is kept in a file
-            beside `vectors`.
+        scoring: str. What ranks. "vectors": their scores. "words": BM25 by the words of the query,
+            without the model. "both": both scores, each scaled to [0, 1] per query; "both:0.3"
+            weighs words by 0.3 and vectors by 0.7. "rrf": reciprocal rank fusion; "rrf:60" adds 60
+            to ranks. Words need the texts and bm25s. Their index is kept in a file beside
+            `vectors`.
         only: list of ids of the texts to search; or a dict of columns of `texts`, each with the
             value, or the list of values, that a text must have there. Default: all.
         per_document: bool. Whether to return only the best chunk of each text.
@@ -134,10 +134,10 @@ def search_table(found, characters=CHARACTERS):
         characters: int or None. How much of a text is shown. None shows all of it.
 
     Returns:
-        str: a line with the names of the columns, then a line with each query, followed by a line
-            per result: rank, score, id, for chunks their start and end, and the text, from the
-            first word of the query on if words were searched. If vectors and words were, it has
-            the score by each.
+        str: a line with the names of the columns, then for each query a line with it and a line
+            per result. A result has its rank, score, id and text, and the start and end of a chunk.
+            If words were searched, the text begins near the first word of the query. If vectors
+            and words were, a result has the score by each.
 
     Example:
 

@@ -188,8 +188,8 @@ class Vectors:
     def coded(self, kind):
         """The same `Vectors` in fewer bytes, for a search in two passes.
 
-        The codes find ten times as many vectors as are asked for, at least 100, and the exact
-        vectors, which stay in their file if they are an .npy file, order these. Scores are exact
+        The codes find ten times as many vectors as you ask for, and at least 100. The exact
+        vectors, which stay in their file if it is an .npy file, rank these. So scores are exact
         cosines.
 
         Args:

@@ -91,8 +91,8 @@ def predict(
 
     Args:
         directory: directory that `finetune` wrote.
-        texts: list of str, or a path for `read_texts` (labels in the file are ignored). With task
-            "tag" lists of words too; with "qa" pairs (question, passage), or a path of such.
+        texts: list of str, or a path for `read_texts` (labels in the file are ignored). Task "tag"
+            also takes lists of words. Task "qa" takes pairs (question, passage), or a path of such.
         text: name of the column of texts; by default one with a usual name, such as text or content
             (see `read_texts`).
         max_length, token_budget, chunks, pool: as in `evaluate`.

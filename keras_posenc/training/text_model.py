@@ -186,8 +186,8 @@ class TextModel:
 
         Args:
             texts: list of str, of pairs of str, or of what else the task takes.
-            verbose: 0, 1, 2 or "auto". 0 is silent, 1 and "auto" draw a bar, and 2 prints a line
-                per minute on the standard error, with the time left.
+            verbose: 0, 1, 2 or "auto". 0 is silent. 1 and "auto" draw a bar. 2 prints a line per
+                minute on the standard error, with the time left.
 
         Returns:
             NumPy array (N, ...), a row for each text, in their order; or what else the task has for

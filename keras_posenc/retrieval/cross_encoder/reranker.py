@@ -46,7 +46,7 @@ class Reranker(Embedder):
         max_length: int. Tokens of a pair after which its longer text is truncated, which is logged.
             Default: the length that the directory names. A length above the number of positions
             extends the table, so that a long document is read with full context.
-        reading: how a long document is read: "whole", the default, up to `max_length` tokens; or in
+        reading: how a long document is read. "whole", the default: up to `max_length` tokens. Or in
             chunks, such as "chunks:256,overlap=32" or `Chunks`. A chunk is a window of this many
             tokens with the query before it. The score is the maximum over the windows, which finds
             the best passage.

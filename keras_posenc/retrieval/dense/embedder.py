@@ -53,9 +53,9 @@ class DenseEmbedder(Embedder, TextModel):
     Args:
         directory: str or path. A directory of sentence-transformers; one of an encoder alone is
             pooled by its mean. The `output` of `finetune` is read as it was trained, at its length
-            and with its positions: with task="embed" its vectors, else the mean of the features
-            before the head.
-        reading: how a long text is read: "whole", the default, up to `max_length` tokens;
+            and with its positions. With task="embed" it gives its vectors, otherwise the mean of
+            the features before the head.
+        reading: how a long text is read. "whole", the default: up to `max_length` tokens. Or
             "chunks:256" or `Chunks`; "late:256" or `LateChunks`; `LateSpans`. Late chunking is for
             documents; queries are read whole.
         max_length, prompt, dimension, extension, ignore, token_budget: as in `open_embedder`.

@@ -111,12 +111,12 @@ def contextualize(
 ):
     """Trains an embedder, without labels, so that vectors of passages have distant context.
 
-    Late chunking gives a passage the context of its document, but a pretrained encoder brings
-    little of a name to a passage with "she" 800 tokens later. This training teaches it that,
-    on your documents and in minutes. Afterwards `embed(..., reading="late:256")` and `search` find
+    Late chunking gives a passage the context of its document, but a pretrained encoder hardly
+    links a passage with "she" to a name 800 tokens earlier. This training teaches it to, on your
+    documents and in minutes. Afterwards `embed(..., reading="late:256")` and `search` find
     passages by names and topics that stand far before them.
 
-    In each step, a text is copied four times with another name, or two texts are woven together and
+    In each step, a text is copied four times with another name, or two texts are interleaved and
     copied with two. A name stands only in its introduction; in later passages a pronoun replaces
     it. The teacher is the original encoder, which reads each passage alone, with the name. The
     student reads the whole copy, and must distinguish the passages of all copies

@@ -41,11 +41,11 @@ class Language:
 
     Attributes:
         pronouns: tuple of `Pronoun`. The pronoun of a name is the first one that is frequent
-            behind it, or the last one if none is.
-        prepositions: frozenset of words in lower case. Behind them a name is an object.
-        titles: frozenset of words that belong to the name behind them, such as "Mr".
+            after it, or the last one if none is.
+        prepositions: frozenset of words in lower case. After them, a name is an object.
+        titles: frozenset of words that belong to the name after them, such as "Mr".
         possessive: str, a regular expression of the ending of a possessive, such as "['’]s".
-        articles: frozenset of words in lower case. No name stands behind them.
+        articles: frozenset of words in lower case. No name follows them.
         joining: frozenset of words in lower case that stand inside longer names, such as "of".
         no_names: frozenset of capitalised words that are no names: months, days, peoples.
 

@@ -64,12 +64,12 @@ class Embed(FinetuneTask):
     Args:
         pooling: str. How the features of the tokens become those of a text. One of "mean", "cls",
             "max", "last", "weighted_mean", "sqrt_mean".
-        loss: str. "multiple_negatives_ranking" of tuples of texts (InfoNCE with the texts of the
-            batch and hard negatives); "cosine_regression" or "cosent" of pairs with a score;
-            "margin_mse" or "listwise_kl" of documents with a teacher's scores; "passage_ranking" of
-            passages in documents (`PassageRanking`). By default the first that fits the documents.
-            A number after a colon, as in "margin_mse:5", is the scale of the cosines; otherwise it
-            is 20.
+        loss: str. For tuples of texts "multiple_negatives_ranking" (InfoNCE with the texts of the
+            batch and hard negatives). For pairs with a score "cosine_regression" or "cosent". For
+            documents with a teacher's scores "margin_mse" or "listwise_kl". For passages in
+            documents "passage_ranking" (`PassageRanking`). By default the first that fits the
+            documents. A number after a colon, as in "margin_mse:5", is the scale of the cosines;
+            otherwise it is 20.
         matryoshka: list of int. Dimensions of vectors to train, such as [384, 256, 128, 64].
             Vectors can then be shortened to these sizes.
         query_prompt: str. A text in front of the first text of each tuple.

@@ -94,8 +94,8 @@ def finetune(
         label: str. Name of the column of labels; by default one with a usual name, such as label or
             class.
         max_length: int. Tokens after which documents are truncated. Default 512.
-        epochs: int. Passes over the documents. Default 3, and 10 if texts with classes or numbers
-            are at most 200: 3 would be about ten steps.
+        epochs: int. Passes over the documents. Default 3, or 10 for at most 200 texts with classes
+            or numbers, where 3 would be about ten steps.
         lengths: stages of growing length under one learning-rate schedule, as pairs of `max_length`
             and `epochs`, in place of these two.
         longer: str. What a stage does with longer documents. One of "cut", which truncates them, or
@@ -118,11 +118,10 @@ def finetune(
         lora_rank: int or None. Train low-rank factors of this rank (LoRA) in the attention and
             feed-forward layers, and the head; the weights of the checkpoint are frozen. Saved
             files have the factors merged into the weights. Use a higher learning rate, such as
-            1e-3. By default, all weights are
-            trained.
-        freeze: weights of the checkpoint to leave as they are. "encoder" is for few texts: a vector
-            of each text is computed once, and a linear head is trained on them to convergence in
-            seconds, with a penalty chosen by cross-validation. All of a text is read, in chunks
+            1e-3. By default, all weights are trained.
+        freeze: weights of the checkpoint to leave as they are. "encoder" is for few texts: it
+            computes the vector of each text once and trains a linear head on these to convergence
+            in seconds. Its penalty is chosen by cross-validation. All of a text is read, in chunks
             whose mean is its vector ("encoder:256" for chunks of 256 tokens), or its first
             `max_length` tokens if that is given. Otherwise "embeddings"; an int, which adds
             that many of the first layers; a pattern of names, such as "*-FeedForward/*"; or a list
