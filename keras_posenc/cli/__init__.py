@@ -86,7 +86,7 @@ def _run(command, arguments, load):
 
 
 def _print(*values):
-    """`print` of the programs: what files say cannot act on the terminal."""
+    """`print` of the programs: what files contain cannot act on the terminal."""
     with named(STDOUT):
         print(*(visible_lines(str(value)) for value in values))
 

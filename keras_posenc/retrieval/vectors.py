@@ -45,7 +45,7 @@ class Vectors:
         record: dict or None. What `embed` wrote beside the file: the model, its settings, the
             texts.
         path: `pathlib.Path` or None. The file.
-        exact: float array (N, D) or None. The vectors of which `values` are the codes.
+        exact: float array (N, D) or None. The vectors that `values` encodes.
 
     Example:
 
@@ -186,7 +186,7 @@ class Vectors:
         write_vectors(path, found, (self.name, ids))
 
     def coded(self, kind):
-        """The same `Vectors` in fewer bytes, for a search in two passes.
+        """The same `Vectors` in fewer bytes; a search then takes two passes.
 
         The codes find ten times as many vectors as you ask for, and at least 100. The exact
         vectors, which stay in their file if it is an .npy file, rank these. So scores are exact

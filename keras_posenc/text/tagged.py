@@ -46,7 +46,7 @@ def read_label_studio(path, text, label=None):
 
 
 def _regions(where, task):
-    """The marked regions of a task, or None if nobody annotated it."""
+    """The marked regions of a task, or None without annotation."""
     if "data" not in task:  # JSON-MIN: one annotation, under the name of the labelling control
         lists = [value for value in task.values() if isinstance(value, list)]
         found = [value for value in lists if value and all(map(_is_region, value))]
