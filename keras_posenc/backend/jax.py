@@ -287,6 +287,9 @@ def map_blocks(block, stacked, whole, carry, output_shape, dtype):
     return jnp.stack(outputs)
 
 
+recomputed = jax.checkpoint
+
+
 def gradient(function, x, differentiable):
     """The gradient of function(x), a scalar, by x."""
     return jax.grad(function)(ops.convert_to_tensor(x))

@@ -48,7 +48,7 @@ NAMES = (
     "keep_by_hash", "keeps_programs", "kernels_drop", "kernel_forms_map", "kernel_multiple",
     "launched_processes", "lay_out", "layer_norm", "linear", "log1p", "look_up", "looked_at",
     "map_blocks", "moved_on", "next_seed", "number", "on_accelerator", "one_pass", "over_batch",
-    "over_devices", "over_sequence", "overwrite", "platform", "processes", "product",
+    "over_devices", "over_sequence", "overwrite", "platform", "processes", "product", "recomputed",
     "rms_norm", "rotate", "row_multiple", "runs_cudnn", "saved_model_options", "scan",
     "segment_sum", "sequence_shards", "splash", "sum_over_replicas", "take", "take_last",
     "trace_any_shape", "train_steps", "unmasked", "update_slice", "weigh_values",
@@ -290,6 +290,12 @@ def choose(condition, usual, other):
 def scan(step, carry, elements, reverse=False):
     """`ops.scan` of a function that returns the next carry, and an output of the carry's shape."""
     return ops.scan(step, carry, elements, reverse=reverse)
+
+
+def recomputed(function):
+    """A function of lists of tensors that the backward pass computes once more: it keeps its
+    arguments alone."""
+    raise NotImplementedError
 
 
 def call_back(function, *tensors):

@@ -428,6 +428,9 @@ def map_blocks(block, stacked, whole, carry, output_shape, dtype):
     return mapped(*[inputs[i] for i in floats])
 
 
+recomputed = tf.recompute_grad
+
+
 def gradient(function, x, differentiable):
     """The gradient of function(x), a scalar, by x."""
     x = tf.convert_to_tensor(x)

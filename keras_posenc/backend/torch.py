@@ -344,6 +344,13 @@ def _checkpointed(block, stacked, whole, carry):
     return torch.stack(outputs)
 
 
+def recomputed(function):
+    """As on JAX."""
+    from torch.utils.checkpoint import checkpoint
+
+    return functools.partial(checkpoint, function, use_reentrant=False)
+
+
 def gradient(function, x, differentiable):
     """The gradient of function(x), a scalar, by x; as a graph if `differentiable`."""
     graph = differentiable and torch.is_grad_enabled()

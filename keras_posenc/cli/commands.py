@@ -167,6 +167,9 @@ COMMANDS = (
                 "cosines, as in cosent:10 (default: the first that fits the documents)",
             },
             "matryoshka": {"help": "For --task embed: sizes that vectors can be shortened to"},
+            "sub_batches": {
+                "help": "For --task embed: parts of a batch, of which one is in memory"
+            },
             "query_prompt": {"help": "For --task embed: a text in front of each query"},
             "document_prompt": {"help": "For --task embed: a text in front of each document"},
             "stride": {

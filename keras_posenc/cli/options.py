@@ -12,7 +12,7 @@ GROUPS = {
     "task": (
         *("task", "pooling", "head_dropout", "class_weight", "stride", "loss", "matryoshka"),
         *("query_prompt", "document_prompt", "objective", "masked", "whole_words", "max_ngram"),
-        *("document_weight", "names", "opening", "language"),
+        *("document_weight", "sub_batches", "names", "opening", "language"),
     ),
     "length": (
         *("max_length", "train_length", "lengths", "longer", "chunks", "late", "overlap"),

@@ -21,17 +21,10 @@ def unit(vectors):
 def whole_batch(y_true, y_pred):
     """What is compared in a batch, whose rows replicas of TensorFlow share.
 
-    Args:
-        y_true: (B,) or (B, C) integers, as in `MultipleNegativesRanking`.
-        y_pred: (B, S, ...), of this replica.
-
-    Returns:
-        y_pred (N, S, ...) of all replicas, the places (B,) of the rows of this one among them, and
-        a mask (B, (S - 1) N) of the candidates that may be negatives or are the positive. The
-        candidates of the first side come first.
-
-    Raises:
-        ValueError: if `y_true` has more columns than S.
+    `y_true`: (B,) or (B, C) integers, as in `MultipleNegativesRanking`. `y_pred`: (B, S, ...), of
+    this replica. Returns y_pred (N, S, ...) of all replicas, the places (B,) of the rows of this
+    one among them, and a mask (B, (S - 1) N) of the candidates that may be negatives or are the
+    positive. The candidates of the first side come first.
     """
     texts, columns = y_pred.shape[1], 1
     if len(y_true.shape) == 2 and y_true.shape[1] is not None:

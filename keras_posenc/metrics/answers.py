@@ -29,15 +29,9 @@ def best_spans(rows, outputs, side, may_be_none):
     `LONGEST` tokens. That of no answer is the lowest of the windows' logits of [CLS]: each window
     must predict it.
 
-    Args:
-        rows: list of `Row`, the windows.
-        outputs: list of arrays (T, 2), their logits.
-        side: 1 if the passage is the second text of a pair, else 0.
-        may_be_none: whether "no answer" is one.
-
-    Returns:
-        list of at most `BEST` `Span`, and one of (0, 0) if `may_be_none`; empty for a passage of no
-        token.
+    `rows`: list of `Row`, the windows. `outputs`: their logits (T, 2). `side`: 1 if the passage is
+    the second text of a pair, else 0. Returns a list of at most `BEST` `Span`, and one of (0, 0) if
+    `may_be_none`; empty for a passage of no token.
     """
     spans, nothing = {}, []
     for row, logits in zip(rows, outputs, strict=True):

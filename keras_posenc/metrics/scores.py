@@ -86,14 +86,10 @@ def wilson(hits, count):
 def accuracy_by_length(correct, lengths, borders=LENGTH_BORDERS):
     """Computes the accuracy in each group of document lengths.
 
-    Args:
-        correct: (N,) booleans.
-        lengths: (N,) tokens of each document, before truncation.
-        borders: increasing ints; the last group holds everything longer than the last of them.
-
-    Returns:
-        list of dict with keys `more_than`, `up_to` (None for the last group), `documents`,
-        `accuracy` and `interval` (95%, Wilson). Empty groups are left out.
+    `correct`: (N,) booleans. `lengths`: (N,) tokens of each document, before truncation. `borders`:
+    increasing ints; the last group is longer than the last of them. Returns a list of dict with
+    `more_than`, `up_to` (None for the last group), `documents`, `accuracy` and `interval` (95%,
+    Wilson), without empty groups.
 
     Example:
 

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_posenc import backend
 from keras_posenc.arguments import checks
 from keras_posenc.models.model import TransformerModel
 
@@ -11,7 +12,8 @@ from keras_posenc.models.model import TransformerModel
 class EachText(keras.layers.Wrapper):
     """Applies a model of texts to each of S texts apart: (B, S, T) -> (B, S, D).
 
-    `layer`: a model from a dict of ids (B, T) to vectors (B, D). Returns (B, S, D).
+    `layer`: a model from a dict of ids (B, T) to vectors (B, D). `sub_batches`: as in `similarity`.
+    Returns (B, S, D).
 
     Call arguments:
         inputs: dict, name -> (B, S, T) ids.
@@ -25,13 +27,20 @@ class EachText(keras.layers.Wrapper):
     (4, 2, 16)
     """
 
+    def __init__(self, layer, sub_batches=1, **kwargs):
+        super().__init__(layer, **kwargs)
+        self.sub_batches = checks.whole("sub_batches", sub_batches)
+
     def build(self, inputs_shape=None):
         self.built = True
 
     def call(self, inputs, training=None):
         shape = ops.shape(next(iter(inputs.values())))
         flat = {name: ops.reshape(ids, (-1, shape[2])) for name, ids in inputs.items()}
-        vectors = self.layer(flat, training=training)
+        if training and self.sub_batches > 1:
+            vectors = _in_sub_batches(self.layer, flat, self.sub_batches)
+        else:
+            vectors = self.layer(flat, training=training)
         return ops.reshape(vectors, (-1, shape[1], vectors.shape[-1]))
 
     def compute_mask(self, inputs, mask=None):
@@ -42,8 +51,55 @@ class EachText(keras.layers.Wrapper):
         vectors = self.layer.output
         return keras.KerasTensor((*shape[:2], vectors.shape[-1]), vectors.dtype)
 
+    def get_config(self):
+        return {**super().get_config(), "sub_batches": self.sub_batches}
 
-def similarity(embedder, num_texts=2):
+
+def _in_sub_batches(model, inputs, count):
+    """The output (N, D) of a model for rows (N, T), of which each part is computed once more in the
+    backward pass, with the same seeds."""
+    trainable = [weight.value for weight in model.trainable_variables]
+    weights = {id(weight) for weight in model.weights}
+    seeds = [x for x in model.non_trainable_variables if id(x) not in weights]
+
+    def moved(numbers):
+        before = [ops.copy(x.value) for x in seeds]  # PyTorch assigns in place
+        for seed, value in zip(seeds, numbers, strict=True):
+            seed.assign(value)
+        return before
+
+    @backend.recomputed
+    def compute(trainable, numbers, ids):
+        rows = dict(zip(inputs, ops.unstack(ids), strict=True))
+        if backend.TRAITS.eager:  # the shorter way, since nothing is traced
+            before = moved(numbers)
+            try:
+                vectors = model(rows, training=True)
+            finally:
+                numbers = moved(before)
+            return vectors, numbers
+        known = dict(zip(map(id, seeds), numbers, strict=True))
+        others = [known.get(id(x), x.value) for x in model.non_trainable_variables]
+        vectors, others = model.stateless_call(trainable, others, rows, training=True)
+        states = zip(model.non_trainable_variables, others, strict=True)
+        return vectors, [state for x, state in states if id(x) in known]
+
+    def step(numbers, ids):
+        vectors, numbers = compute(trainable, numbers, ids)
+        return numbers, vectors
+
+    number = ops.shape(next(iter(inputs.values())))[0]
+    # Copies of the last row fill up the last part. Each part has rows of every device.
+    index = ops.minimum(ops.arange(-(-number // count) * count), number - 1)
+    parts = [ops.take(ids, index, axis=0) for ids in inputs.values()]
+    parts = [ops.moveaxis(ops.reshape(x, (-1, count, x.shape[1])), 1, 0) for x in parts]
+    start = [ops.copy(x.value) for x in seeds]
+    numbers, vectors = backend.scan(step, start, ops.stack(parts, axis=1))
+    moved(numbers)
+    return ops.reshape(ops.moveaxis(vectors, 0, 1), (-1, vectors.shape[-1]))[:number]
+
+
+def similarity(embedder, num_texts=2, sub_batches=1):
     """Builds a model that embeds pairs, or triples, of texts, to be trained on their cosines.
 
     `MultipleNegativesRanking` and `CosineRegression` are its losses, `TextBatches(apart=True)` its
@@ -53,6 +109,9 @@ def similarity(embedder, num_texts=2):
         embedder: a model from token ids, and segment ids where it has them, (B, T), to vectors
             (B, D).
         num_texts: int, S. 2 for pairs, 3 for triples (anchor, positive, negative).
+        sub_batches: int. In how many parts the texts of a batch are computed in training. Only
+            their vectors are kept, and the backward pass computes each part once more. So the
+            memory is that of one part, and the negatives are those of the whole batch (GradCache).
 
     Returns:
         A `keras.Model` with inputs of the embedder's names, (B, S, T), and vectors (B, S, D) as
@@ -66,6 +125,8 @@ def similarity(embedder, num_texts=2):
     >>> model.compile("adamw", MultipleNegativesRanking(), metrics=[InBatchAccuracy()])
     >>> model.output_shape
     (None, 2, 16)
+
+    Reference: [GradCache](https://arxiv.org/abs/2101.06983) (`sub_batches`).
     """
     vectors = embedder.output
     if isinstance(vectors, (list, tuple)) or len(vectors.shape) != 2:
@@ -74,7 +135,7 @@ def similarity(embedder, num_texts=2):
             "features of an encoder."
         )
     num_texts = checks.whole("num_texts", num_texts, least=2)
-    inputs, vectors = _each(embedder, num_texts)
+    inputs, vectors = _each(embedder, num_texts, sub_batches)
     return TransformerModel(inputs, vectors, name="similarity")
 
 
@@ -112,10 +173,10 @@ def ranking(scorer, num_documents=2):
     return TransformerModel(inputs, logits, name="ranking")
 
 
-def _each(model, count):
+def _each(model, count, sub_batches=1):
     """Inputs of a model for `count` texts, and its outputs for each."""
     inputs = {
         each.name: keras.Input((count, None), dtype=each.dtype, name=each.name)
         for each in model.inputs
     }
-    return inputs, EachText(model, name="Texts")(inputs)
+    return inputs, EachText(model, sub_batches, name="Texts")(inputs)

@@ -23,15 +23,9 @@ def digests(posts, count, seed=0, shares=(4, 2, 2), most_words=250):
 
     No post is in two digests, so that digests are independent.
 
-    Args:
-        posts: `Texts` with labels, the groups.
-        count: int. Digests to make.
-        seed: int. The same seed makes the same digests.
-        shares: ints. Posts of each group in a digest; the first is the largest.
-        most_words: int. Where a post is cut, so that none is most of a digest.
-
-    Returns:
-        `Texts` with balanced labels: their numbers differ by at most one.
+    `posts`: `Texts` with labels, the groups. `count`: digests to make. `shares`: posts of each
+    group in a digest; the first is the largest. `most_words`: where a post is cut, so that none is
+    most of a digest. Returns `Texts` with labels of which the numbers differ by at most one.
 
     Example:
 

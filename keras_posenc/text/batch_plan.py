@@ -41,16 +41,9 @@ def plan_batches(
 ):
     """Chooses the widths of batches and how many rows they have.
 
-    Args:
-        lengths: (N,) int array, tokens of each row, of the longest of texts that are encoded
-            separately.
-        sides: int or None. How many texts of a row are encoded separately.
-        multiple: int, of which the rows of a batch are a multiple.
-        price: int, as `shape_price` of `TextBatches`.
-        max_length, token_budget, max_shapes, pad_to, fixed_shapes, shuffle: as in `TextBatches`.
-
-    Returns:
-        `Plan`.
+    `lengths`: (N,) int array, tokens of each row, of the longest of its `sides` texts that are
+    encoded separately. `multiple`: of which the rows of a batch are one. `price`: the `shape_price`
+    of `TextBatches`, as the others are its arguments. Returns a `Plan`.
     """
     fixed = fixed_shapes is not None and shapes.compiles_each()
     if fixed:

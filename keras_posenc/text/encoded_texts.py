@@ -81,15 +81,9 @@ def _position_ids(rows):
 def encode_parts(texts, size, encode, one_kind=True):
     """Encodes a long list a part at a time.
 
-    Args:
-        texts: a sequence that can be sliced.
-        size: int, texts of a part.
-        encode: function of a list of texts and the slice that it is, which returns `EncodedTexts`,
-            or None if the part has no tokens.
-        one_kind: bool. Whether all parts must have one kind of texts.
-
-    Yields:
-        What `encode` returns, without None.
+    `size`: texts of a part. `encode`: function of a list of texts and the slice that it is, which
+    returns `EncodedTexts`, or None if the part has no tokens. `one_kind`: whether all parts must
+    have one kind of texts. Yields what `encode` returns, without None.
     """
     kinds = set()
     for start in range(0, len(texts), size):

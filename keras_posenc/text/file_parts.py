@@ -16,17 +16,10 @@ BLOCK = 4096  # lines of a .csv that are parsed together
 def file_parts(source, size, paragraphs=False):
     """Reads a table, or several, a part at a time.
 
-    Args:
-        source: str or path. A file with one of the suffixes `STREAMED`, or a pattern of several,
-            such as "texts/part-*.parquet". They are read in the order of their names.
-        size: int. Rows of a part. The last part of a file may have fewer.
-        paragraphs: bool. Whether blank lines of a .txt are left out.
-
-    Yields:
-        `FilePart`, which the readers of files take in the place of a path.
-
-    Raises:
-        FileNotFoundError: no such file.
+    `source`: a file with one of the suffixes `STREAMED`, or a pattern of several, such as
+    "texts/part-*.parquet", which are read in the order of their names. `size`: rows of a part; the
+    last one of a file may have fewer. `paragraphs`: whether blank lines of a .txt are left out.
+    Yields `FilePart`, which the readers of files take in the place of a path.
     """
     for path in paths_of(source):
         is_empty = True

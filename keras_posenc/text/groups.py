@@ -26,15 +26,10 @@ _NUMBERED = re.compile(r"negative_[0-9]{1,3}", re.IGNORECASE)  # of several
 def read_groups(path, text, label):
     """Reads tuples of two texts or more, and their scores if there are any.
 
-    Args:
-        path: str or path. The file.
-        text: tuple of str. The names of the columns. None picks those with usual names, and all
-            that are called negative_1, negative_2 and so on.
-        label: str. Name of the column of scores. None picks one with a usual name, if there is one.
-            False reads none.
-
-    Returns:
-        A `Texts` of tuples, with labels that are numbers or lists of several, or None.
+    `text`: the names of the columns; None picks those with usual names, and all that are called
+    negative_1, negative_2 and so on. `label`: name of the column of scores; None picks one with a
+    usual name, False none. Returns a `Texts` of tuples, with labels that are numbers or lists of
+    several, or None.
     """
     columns, rows, _ = read_rows(path, READERS)
     if text is None:

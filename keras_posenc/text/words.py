@@ -76,17 +76,9 @@ def words_first(tokenizer, vocabulary, function, source):
 def choose_words(given, settings, vocabulary, source):
     """The function that gives words, if there is one, and what a saved tokenizer has of it.
 
-    Args:
-        given: `pre_tokenize` of the user, or None.
-        settings: `TokenizerSettings` beside the file, or None.
-        vocabulary: dict token -> id.
-        source: path of the file, for errors.
-
-    Returns:
-        `(function, entries)`: a function text -> words, or None; entries of tokenizer_config.json.
-
-    Raises:
-        ImportError: RoFormer's words need `rjieba`, which is not installed.
+    `given`: `pre_tokenize` of the user, or None. `settings`: `TokenizerSettings` beside the file,
+    or None. `source`: path of the file, for errors. Returns a function text -> words, or None, and
+    the entries of tokenizer_config.json.
     """
     if given is not None:
         return given, {"pre_tokenize": True}

@@ -50,18 +50,11 @@ RECORD = e.keys({"step": e.count, "losses": e.every(e.loss), "seconds": e.number
 def run_once(output, record, overwrite, verbose, prepare, keys, results=(), data=None):
     """Runs in a directory once; a call after the end reads the metrics, a dict, of that run.
 
-    Args:
-        output: str or path. The directory.
-        record: dict. Identifies this run; JSON can store it.
-        overwrite: bool. The old run is kept until the new one has passed its checks.
-        verbose: as the run takes it.
-        prepare: function without arguments. Refuses what cannot be run, and returns a run. Its
-            `run(state, verbose)` does the work that the state does not contain yet and returns the
-            metrics, which JSON can store. Its `save(folder)` writes the other results.
-        keys: tuple of str. Keys that the metrics must have.
-        results: list of str. Files that a finished run has beside metrics.json.
-        data: dict or None. The source of the texts, as the report gives it. It is not part of the
-            record, because the same texts may be moved.
+    `record`: a dict for JSON that identifies this run. With `overwrite`, the old run is kept until
+    the new one has passed its checks. `prepare`: refuses what cannot be run, and returns a run. Its
+    `run(state, verbose)` does the work that the state does not contain yet and returns the metrics,
+    which must have `keys`. Its `save(folder)` writes the other `results`. `data`: the source of the
+    texts, as the report gives it; no part of the record, because the same texts may be moved.
     """
     place = _Directory(pathlib.Path(output), record, overwrite)
     with contextlib.ExitStack() as lock:

@@ -125,6 +125,19 @@ def test_a_vector_that_is_not_of_length_1_stays_so(minilm):
 
 
 @pytest.mark.once
+def test_batches_in_parts_are_trained_alike(pretrained, tmp_path):
+    options = OPTIONS | {"dropout_rate": 0.0, "attention_dropout_rate": 0.0}
+    losses, recipes = [], []
+    for sub_batches in (1, 3):
+        out = tmp_path / str(sub_batches)
+        finetune(pretrained, TUPLES, out, **options | {"task": Embed(sub_batches=sub_batches)})
+        losses.append(np.genfromtxt(out / "steps.csv", delimiter=",", skip_header=1)[:, 1])
+        recipes.append(json.loads((out / "recipe.json").read_text()))
+    np.testing.assert_allclose(*losses, rtol=1e-4)
+    assert [recipe.get("sub_batches") for recipe in recipes] == [None, 3]
+
+
+@pytest.mark.once
 @pytest.mark.parametrize(
     "train, loss",
     [
@@ -195,6 +208,13 @@ def test_columns_of_files(tmp_path):
         (TUPLES, {"matryoshka": []}, ValueError, "`matryoshka` must have one dimension or more"),
         (TUPLES, {"matryoshka": 4}, TypeError, "`matryoshka` must be a list of dimensions"),
         (TUPLES, {"matryoshka": [17]}, ValueError, "`dimensions` must be at most 16"),
+        (TUPLES, {"sub_batches": 0}, ValueError, "`sub_batches` must be a positive integer"),
+        (
+            TUPLES,
+            {"sub_batches": 2, "document_weight": 0.1},
+            ValueError,
+            "does not go with `document_weight`: .* Received: 2",
+        ),
         (TUPLES, {"query_prompt": 3}, TypeError, "`query_prompt` must be a str. Received: 3"),
         (
             (TUPLES, [[1, 2]] * 38 + [[1]]),

@@ -6,13 +6,10 @@ from keras_posenc.models.families import FAMILIES
 def family_table(differences=None):
     """Lists what `build_transformer_model` loads.
 
-    Args:
-        differences: dict, name of a family -> the largest difference found, as a share of the
-            largest value; `benchmarks/numerics/families.py` measures them. None leaves them out.
-
-    Returns:
-        list of dict, one a family: `model`, `family`, `model_type` (a list), `positions`,
-            `compared` (to what), `paper`, and `difference`, if there is one.
+    `differences`: dict, name of a family -> the largest difference found, as a share of the largest
+    value, which `benchmarks/numerics/families.py` measures. Returns a list of dict, one a family:
+    `model`, `family`, `model_type` (a list), `positions`, `compared` (to what), `paper`,
+    `difference`.
 
     Example:
 

@@ -77,13 +77,18 @@ class Embed(FinetuneTask):
             texts without another prompt.
         document_weight: float in [0, 1] or None. Weight of passages of the same document as
             negatives. If given, documents are (query, document, passage).
+        sub_batches: int. In how many parts a batch is computed, while its negatives are those of
+            the whole batch (GradCache). Each part is computed once more in the backward pass, and
+            memory is that of one part: for 4 parts, give four times the `token_budget`. Not with
+            `document_weight`.
 
     Example:
 
     >>> Embed(loss="cosent:10")
     Embed(loss='cosent:10')
 
-    Reference: [InSeNT](https://arxiv.org/abs/2505.24782) (`document_weight`).
+    References: [InSeNT](https://arxiv.org/abs/2505.24782) (`document_weight`),
+    [GradCache](https://arxiv.org/abs/2101.06983) (`sub_batches`).
     """
 
     pooling: str = "mean"
@@ -92,6 +97,7 @@ class Embed(FinetuneTask):
     query_prompt: str | None = None
     document_prompt: str | None = None
     document_weight: float | None = None
+    sub_batches: int = 1
 
     name = "embed"
     output_per_name = False
@@ -117,12 +123,16 @@ class Embed(FinetuneTask):
         if self.document_weight is not None:
             checks.number("document_weight", self.document_weight, least=0, most=1)
             checks.choice("pooling", self.pooling, ("mean",))
+            if self.sub_batches != 1:
+                raise ValueError(
+                    "`sub_batches` does not go with `document_weight`: a batch of documents is "
+                    f"computed as a whole. Leave it out. Received: {self.sub_batches}"
+                )
+        checks.whole("sub_batches", self.sub_batches)
 
     def record(self):
-        record = super().record()
-        if self.document_weight is None:  # as until version 0.4
-            del record["document_weight"]
-        return record
+        record, later = super().record(), {"document_weight": None, "sub_batches": 1}
+        return {name: x for name, x in record.items() if name not in later or x != later[name]}
 
     @property
     def prompts(self):
@@ -253,9 +263,8 @@ class Embed(FinetuneTask):
     def trained(self, model, label_names):
         if label_names == IN_DOCUMENT:
             return passage_model(model)
-        return similarity(
-            model, 2 if label_names == SCORED else len(label_names) - (label_names[-1] == TEACHER)
-        )
+        count = 2 if label_names == SCORED else len(label_names) - (label_names[-1] == TEACHER)
+        return similarity(model, count, self.sub_batches)
 
     def make_loss(self, label_names):
         if label_names == IN_DOCUMENT:

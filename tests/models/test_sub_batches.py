@@ -1,0 +1,57 @@
+"""Batches of which one part at a time is in memory (GradCache)."""
+
+import keras
+import numpy as np
+import pytest
+from selection import on_all
+
+from keras_posenc import backend
+from keras_posenc.heads import similarity
+from keras_posenc.layers import MaskedPooling
+from keras_posenc.losses import MultipleNegativesRanking
+from keras_posenc.models import build_transformer_model
+
+RNG = np.random.default_rng(0)
+IDS = [RNG.integers(5, 40, (4, 2, 7)).astype("int32") for _ in range(2)]
+IDS[0][1, :, 5:] = 0  # padding
+
+
+def trained(config, sub_batches, dropout=0.0):
+    """The losses and the weights after two steps, and the seeds of the dropout."""
+    keras.utils.set_random_seed(1)
+    encoder = build_transformer_model(
+        {**config, "num_hidden_layers": 1},
+        dropout_rate=dropout,
+        attention_dropout_rate=dropout,
+    )
+    embedder = keras.Model(encoder.inputs, MaskedPooling(dtype="float32")(encoder.output))
+    model = similarity(embedder, sub_batches=sub_batches)
+    model.compile(keras.optimizers.SGD(0.1), MultipleNegativesRanking(), jit_compile="auto")
+    batches = (({"token_ids": ids, "segment_ids": 0 * ids}, np.arange(4)) for ids in IDS)
+    losses = model.fit(batches, steps_per_epoch=1, epochs=2, shuffle=False, verbose=0).history
+    weights = {w.path: keras.ops.convert_to_numpy(w) for w in model.weights}
+    seeds = [
+        int(keras.ops.convert_to_numpy(x)[1])
+        for x in model.non_trainable_variables
+        if "seed" in x.path
+    ]
+    return losses["loss"], weights, seeds
+
+
+@pytest.mark.parametrize("sub_batches", on_all([3], [3, 8]))  # 3 parts of 8 texts and a copy
+def test_they_train_as_whole_batches(tiny_config, sub_batches):
+    expected, weights, _ = trained(tiny_config, 1)
+    losses, found, _ = trained(tiny_config, sub_batches)
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+    for path, weight in weights.items():
+        np.testing.assert_allclose(found[path], weight, atol=2e-5, err_msg=path)
+
+
+def test_the_second_computation_drops_what_the_first_one_drops(tiny_config, monkeypatch):
+    losses, weights, seeds = trained(tiny_config, 4, dropout=0.5)
+    monkeypatch.setattr(backend, "recomputed", lambda function: function)
+    expected, once, once_seeds = trained(tiny_config, 4, dropout=0.5)
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+    assert seeds == once_seeds and min(seeds) >= 8  # the parts of two batches
+    for path, weight in once.items():
+        np.testing.assert_allclose(weights[path], weight, atol=2e-5, err_msg=path)
