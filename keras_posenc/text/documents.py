@@ -43,18 +43,10 @@ class Row(typing.NamedTuple):
 def encode_rows(texts, tokenizer, max_length, stride=None, offsets=False):
     """Encodes texts of any accepted kind.
 
-    Args:
-        texts: list of str, of pairs of str, of lists of words, of lists of ids, of `(token_ids,
-            segment_ids)` or of `(token_ids, segment_ids, position_ids)`.
-        tokenizer: `Tokenizer`. May be None for ids.
-        max_length: int or None. Maximum number of tokens, special tokens included.
-        stride: int or None. None truncates a longer text. A number splits it into windows that
-            share this many tokens.
-        offsets: bool. Whether rows have the position of each token in its text.
-
-    Returns:
-        `(rows, lengths)`: a list of `Row`, and an int array of the token counts of the texts before
-        truncation.
+    The arguments are those of `TextBatches`. `texts`: str, pairs of str, lists of words, lists of
+    ids, `(token_ids, segment_ids)` or `(token_ids, segment_ids, position_ids)`. `offsets`: whether
+    rows have the position of each token in its text. Returns a list of `Row`, and an int array of
+    the token counts of the texts before truncation.
     """
     kind = kind_of_all(texts)
     if kind == "ids":

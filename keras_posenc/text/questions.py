@@ -24,9 +24,6 @@ def read_questions(path, text=None, label=None):
     Returns:
         A `Texts` of pairs (question, passage), with lists of (start, end) in characters; lines are
         those of the .jsonl, or count the questions of a .json.
-
-    Raises:
-        FileNotFoundError: no such file.
     """
     path = existing_text(path)
     squad = path.suffix.lower() == ".json"

@@ -111,9 +111,6 @@ def read_tagged(path, text=None, label=None):
 
     Returns:
         A `Texts`: of lists of words with lists of tags, or of str with lists of (start, end, kind).
-
-    Raises:
-        FileNotFoundError: no such file.
     """
     path = existing_text(path)
     suffix = path.suffix.lower()
