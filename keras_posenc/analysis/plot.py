@@ -7,7 +7,9 @@ readers can distinguish; every series also has its own marker or hatch. What is 
 
 import functools
 import importlib.util
+import io
 import math
+import warnings
 
 from keras_posenc.files.untrusted import shorten
 from keras_posenc.text.truncation import LOGGER
@@ -115,12 +117,22 @@ def _write_powers_plainly(figure):
 
 
 def to_svg(figure):
-    """Returns the figure as SVG, with letters as paths; the same figure gives the same text."""
-    import io
+    """Returns the figure as SVG, with letters as paths; the same figure gives the same text.
 
-    matplotlib = require_matplotlib()
-    text = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": _STYLE["svg.hashsalt"], "svg.fonttype": "path"}):
+    Where Matplotlib's font lacks a letter, as of Chinese, letters are drawn by the browser.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "Glyph .* missing")
+        try:
+            return _svg(figure, "path")
+        except UserWarning:
+            warnings.filterwarnings("ignore", "Glyph .* missing")
+            return _svg(figure, "none")
+
+
+def _svg(figure, letters):
+    matplotlib, text = require_matplotlib(), io.StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": _STYLE["svg.hashsalt"], "svg.fonttype": letters}):
         figure.savefig(text, format="svg", metadata={"Date": None})
     return text.getvalue()
 
@@ -232,6 +244,7 @@ def score_by_length(figure, series, score="accuracy", title="accuracy"):
     is_share = all("interval" in group for groups in series.values() for group in groups)
     factor = 100 if is_share else 1
     width = 0.8 / len(series)
+    lowest = min((group[score] for groups in series.values() for group in groups), default=0)
     for index, (name, groups) in enumerate(series.items()):
         for group in groups:
             place = bins.index((group["more_than"], group["up_to"]))
@@ -267,7 +280,7 @@ def score_by_length(figure, series, score="accuracy", title="accuracy"):
     axes.set(
         xlabel="document length (tokens, before any truncation)",
         ylabel=f"{title} (%)" if is_share else title,
-        ylim=(0, 104 if is_share else None),
+        ylim=(min(1.04 * lowest, 0), 104 if is_share else None),
     )
     if len(series) > 1:
         figure.legend(loc="outside upper left", ncols=3)
@@ -312,7 +325,8 @@ def found_by_distance(figure, rows, ways, chance):
 def losses(figure, values):
     """The loss of each step."""
     axes = figure.subplots()
-    axes.plot(range(1, len(values) + 1), values, color=COLOURS[0], linewidth=1)
+    marker = MARKERS[0] if len(values) == 1 else None  # one point has no line
+    axes.plot(range(1, len(values) + 1), values, color=COLOURS[0], linewidth=1, marker=marker)
     axes.set(xlabel="step", ylabel="loss", ylim=(0, None))
 
 

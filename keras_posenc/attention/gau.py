@@ -1,6 +1,7 @@
 """The gated attention unit: attention and feed-forward layer in one."""
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 
 import keras
@@ -158,7 +159,9 @@ class GatedAttentionUnit(PositionalAttention):
 
     def _project(self, query, key, value):
         projected = self.activation(self.input_dense(query))
-        u, v, z = ops.split(projected, [self.units, 2 * self.units], axis=-1)
+        # `ops.split` at places has sizes that an export on torch does not know.
+        ends = (0, self.units, 2 * self.units, None)
+        u, v, z = (projected[..., slice(*part)] for part in itertools.pairwise(ends))
         q, k = (z * ops.cast(x, z.dtype) for x in (self.query_scale, self.key_scale))
         if self.use_bias:
             q, k = q + ops.cast(self.query_offset, q.dtype), k + ops.cast(self.key_offset, k.dtype)

@@ -269,9 +269,9 @@ class FIRE(Encoding):
         outer = ops.concatenate([v, d[None]])
         biases = ops.matmul(ops.relu(ops.matmul(pairs, inner)), outer)
         batch, *cells = ops.shape(share)
-        # tf2onnx makes a faulty reshape of a transpose of four axes.
-        biases = ops.reshape(ops.transpose(biases), (self.num_heads, batch, -1))
-        return ops.reshape(ops.swapaxes(biases, 0, 1), (batch, self.num_heads, *cells))
+        # tf2onnx makes a faulty reshape of a transpose of four axes, and LiteRT of two transposes.
+        biases = ops.swapaxes(ops.reshape(biases, (batch, -1, self.num_heads)), 1, 2)
+        return ops.reshape(biases, (batch, self.num_heads, *cells))
 
 
 def t5_buckets(size, max_distance):

@@ -46,7 +46,8 @@ def log_bucket(distance, buckets, max_distance):
 
 def _ends(x, table):
     """Products of heads with the first and the last row of a table, (2, B, H, T, 1)."""
-    return backend.product(x, ops.stack([table[0], table[-1]]), "bkhd,chd->cbhk")[..., None]
+    ends = backend.product(x, ops.stack([table[0], table[-1]]), "bkhd,chd->cbhk")
+    return ops.expand_dims(ends, -1)  # LiteRT has no slices of five axes
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")

@@ -114,7 +114,7 @@ class ForgetGate(Encoding):
         """The sum of the logarithms between query and key, (B, H, Tq, Tk), if bidirectional."""
         rows, columns = grid.content.query_features[self], grid.content.features[self]
         rows, columns = (ops.transpose(x, (3, 0, 2, 1)) for x in (rows, columns))
-        difference = rows[..., None] - columns[..., None, :]
+        difference = ops.expand_dims(rows, -1) - ops.expand_dims(columns, -2)
         # Sums fall from token to token, so on the other side of the query a difference is above 0.
         return ops.minimum(difference[0], -difference[1])
 

@@ -156,9 +156,7 @@ class Grid:
     def distance(self):
         """Position of the row minus position of the column, (B, Tq, Tk)."""
         self.check_one_axis()
-        return ops.subtract(
-            ops.expand_dims(self.query_positions, 2), ops.expand_dims(self.key_positions, 1)
-        )
+        return ops.subtract(*_crossed(self.query_positions, self.key_positions))
 
     def first_distance(self):
         """How far the first row is from the first column, a scalar, where ids are indices."""
@@ -172,12 +170,12 @@ class Grid:
         if self.key_mask is not None:
             conditions.append(ops.expand_dims(ops.cast(self.key_mask, "bool"), (1, 2)))
         if self.query_order is not None and not self.rows_are_last:
-            ordered = ops.less_equal(self.key_order[:, None, :], self.query_order[:, :, None])
+            ordered = ops.greater_equal(*_crossed(self.query_order, self.key_order))
             conditions.append(ordered[:, None])
         if self.query_index is not None:
             of_keys = self.key_index - self.key_positions  # where their documents begin
             of_queries = self.query_index - self.query_positions
-            conditions.append((of_keys[:, None, :] == of_queries[:, :, None])[:, None])
+            conditions.append(ops.equal(*_crossed(of_queries, of_keys))[:, None])
         if self.attention_mask is not None:
             mask = _by_batch_and_head(ops.cast(self.attention_mask, "bool"))
             if mask.shape[-1] == 1:  # the same for all keys, which are counted
@@ -188,9 +186,10 @@ class Grid:
             # A window may be fractional, for float ids.
             near = ops.abs(ops.cast(self.distance(), "float32")) < self.window
             seen = max(self.sinks, self.global_tokens)  # a position, which may be fractional
-            near = ops.logical_or(near, (self.key_positions < seen)[:, None, :])
+            near = ops.logical_or(near, ops.expand_dims(self.key_positions < seen, 1))
             if self.global_tokens:
-                near = ops.logical_or(near, (self.query_positions < self.global_tokens)[:, :, None])
+                marked = self.query_positions < self.global_tokens
+                near = ops.logical_or(near, ops.expand_dims(marked, 2))
             conditions.append(near[:, None])
         return functools.reduce(ops.logical_and, conditions) if conditions else None
 
@@ -225,7 +224,7 @@ class Grid:
     def same_token(self):
         """Where a key is the query's own, (B, Tq, Tk) bool; by index if `order_is_index`."""
         if self.order_is_index:
-            return self.query_order[:, :, None] == self.key_order[:, None, :]
+            return ops.equal(*_crossed(self.query_order, self.key_order))
         return self.distance() == 0
 
     def visible(self):
@@ -296,6 +295,11 @@ class Grid:
 IN_CONTENT = {f.name for f in dataclasses.fields(Content)}
 FIELDS = IN_CONTENT | {f.name for f in dataclasses.fields(Grid)}
 AXES = axes_of(Grid)
+
+
+def _crossed(rows, columns):
+    """Numbers as (B, Tq, 1) and (B, 1, Tk). LiteRT has no slices with several new axes."""
+    return ops.expand_dims(rows, 2), ops.expand_dims(columns, 1)
 
 
 def _by_batch_and_head(mask):

@@ -47,7 +47,9 @@ class MaskedPooling(Configured, keras.layers.Layer):
                 return inputs[:, -1]
             steps = ops.arange(ops.shape(inputs)[1], dtype="int32")
             last = ops.max(ops.where(mask, steps, 0), axis=1)
-            return ops.take_along_axis(inputs, last[:, None, None], axis=1)[:, 0]
+            # A gather would give an export on torch a fixed number of texts.
+            chosen = ops.expand_dims(ops.equal(steps, ops.expand_dims(last, 1)), 2)
+            return ops.sum(ops.where(chosen, inputs, 0), axis=1)
         if self.pooling == "max":
             if mask is not None:
                 inputs = ops.where(mask[..., None], inputs, -3e4)

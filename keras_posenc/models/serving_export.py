@@ -6,6 +6,7 @@ import importlib.util
 import logging
 import os
 import pathlib
+import re
 import shutil
 
 import keras
@@ -68,8 +69,8 @@ def export_model(model, path, quantize=None):
         # More than 2 GB of weights go into a second file, which the first one names.
         with backend.exporting(FORMATS[path.suffix]), as_matrix_products(model):
             backend.export_model(model, os.path.join(folder, path.name), FORMATS[path.suffix])
-        if path.suffix == ".onnx":
-            _check_file(os.path.join(folder, path.name))
+        check = _check_onnx if path.suffix == ".onnx" else _check_litert
+        check(os.path.join(folder, path.name))
         if quantize is not None:
             _quantize(pathlib.Path(folder), path.name)
         with alone(path.parent):
@@ -112,7 +113,7 @@ def _check_installed(what, *packages):
         )
 
 
-def _check_file(path):
+def _check_onnx(path):
     """Refuses a file with operations that ONNX does not have, as tf2onnx may write it."""
     import onnx
 
@@ -123,6 +124,17 @@ def _check_file(path):
             "The model has an operation that cannot be exported to ONNX on this backend: try "
             f"another one, or a SavedModel by TensorFlow. onnx says: {error}"
         ) from None
+
+
+def _check_litert(path):
+    """Refuses a file with operations of TensorFlow, which its converter writes without a word."""
+    with open(path, "rb") as file:
+        found = re.findall(rb"\0\0\0(Flex\w+)\0", file.read())  # strings, behind their lengths
+    if found:
+        raise ValueError(
+            "The model has an operation that cannot be exported to LiteRT: write a .onnx file, or "
+            f"a SavedModel. Received: {found[0].decode().removeprefix('Flex')}"
+        )
 
 
 def _quantize(folder, name):

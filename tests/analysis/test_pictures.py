@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_posenc.analysis import decay_curve, pictures
+from keras_posenc.analysis import decay_curve, pictures, plot
 from keras_posenc.analysis.plot import to_svg
 
 pytestmark = pytest.mark.once
@@ -102,3 +102,21 @@ def test_cross_attention_has_a_map_for_each_head(heads):
     assert [tick.get_text() for tick in panels[0].get_xticklabels()] == ["a", "b", "c"]
     assert [tick.get_text() for tick in panels[0].get_yticklabels()] == ["x", "y"]
     assert bar.get_ylabel() == "weight"
+
+
+def test_letters_that_the_font_lacks_are_drawn_by_the_browser(recwarn):
+    names = ["正面", "<负面>"]
+    one, two = (plot.to_svg(plot.confusion_matrix([[1, 2], [0, 3]], names)) for _ in range(2))
+    assert one == two and ">正面</text>" in one and ">&lt;负面&gt;</text>" in one
+    assert "<text" not in plot.to_svg(plot.confusion_matrix([[1, 2], [0, 3]], ["a", "é"]))
+    assert not [each for each in recwarn if "Glyph" in str(each.message)]
+
+
+def test_negative_correlations_and_the_loss_of_one_step_are_seen():
+    group = {"more_than": 0, "up_to": 128, "documents": 3}
+    series = {"v": [{**group, "spearman": -0.5}, {**group, "up_to": None, "spearman": 0.2}]}
+    (axes,) = plot.score_by_length(series, "spearman", "Spearman").axes
+    assert axes.get_ylim()[0] < -0.5 < 0.2 <= axes.get_ylim()[1]
+    (axes,) = plot.losses([0.5]).axes
+    assert axes.lines[0].get_marker() == "o"
+    assert plot.losses([0.5, 0.4]).axes[0].lines[0].get_marker() == "None"

@@ -10,9 +10,11 @@ from packaging.version import Version
 from published import SIZES
 
 from keras_posenc import PositionalAttention, backend, build_transformer_model, export_model
+from keras_posenc.attention.gau import GatedAttentionUnit
 from keras_posenc.heads import classifier
 from keras_posenc.layers.experts import MixtureOfExperts
 from keras_posenc.models import serving_export
+from keras_posenc.models.pooling import MaskedPooling
 
 BACKEND, KERAS = keras.backend.backend(), Version(keras.__version__)
 WRITES_ONNX = BACKEND == "tensorflow" or (BACKEND == "torch" and KERAS >= Version("3.15"))
@@ -124,18 +126,29 @@ EXPORTED = {
     "distances": attention("fire", "nezha"),
     "transformer_xl": attention("transformer_xl"),
     "experts": MixtureOfExperts(6, 4, 2),
+    "ends and both sides": attention({"name": "forget_gate", "bidirectional": True}, "deberta"),
+    "orders": lambda x: PositionalAttention(2, 4)(x, x, query_order=order(x), key_order=order(x)),
+    "window": attention({"name": "window", "window": 3, "global_tokens": 1}),
+    "unit": GatedAttentionUnit(8, 4),
+    "last": lambda x: MaskedPooling("last")(keras.layers.Masking()(x)),
 }
+
+
+def order(x):
+    return ops.cumsum(ops.cast(x[..., 0] > 1, "int32"), axis=1)
 
 
 # What the exporters say of themselves is not ours.
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.skipif(not WRITES_ONNX, reason="this backend writes no ONNX")
+@pytest.mark.parametrize("suffix", [".onnx", ".tflite"][: 1 + (BACKEND == "tensorflow")])
 @pytest.mark.parametrize("name", EXPORTED)
-def test_layers(name, tmp_path):
+def test_layers(name, suffix, tmp_path):
     x = keras.Input((None, 8), name="x")
     model = keras.Model(x, EXPORTED[name](x))
-    export_model(model, tmp_path / "model.onnx")
-    run = run_onnx(tmp_path / "model.onnx")
+    path = tmp_path / f"model{suffix}"
+    export_model(model, path)
+    run = run_onnx(path) if suffix == ".onnx" else run_litert(path)
     for batch, length in SHAPES:
         texts = np.random.default_rng(length).normal(size=(batch, length, 8)).astype("float32")
         expected = ops.convert_to_numpy(model(texts))
@@ -227,8 +240,10 @@ if BACKEND == "tensorflow":
         check(model, run_litert(tmp_path / "model.tflite"))
 
     @pytest.mark.filterwarnings("ignore")
-    def test_an_operation_that_onnx_lacks(tmp_path):
+    def test_an_operation_that_onnx_or_litert_lacks(tmp_path):
         x = keras.Input((None, 8), name="x")
+        with pytest.raises(ValueError, match="be exported to LiteRT: .* Received: StridedSlice"):
+            export_model(keras.Model(x, x[:, :, None, :, None] + 1), tmp_path / "model.tflite")
         with pytest.raises(ValueError, match="be exported to ONNX on this backend: try .*Log1p"):
             export_model(keras.Model(x, ops.log1p(x)), tmp_path / "model.onnx")
         assert not list(tmp_path.iterdir())
