@@ -114,8 +114,7 @@ class _Run:
         return values
 
     def tuple(self, count):
-        values = [self.pop() for _ in range(count)]
-        self.push(tuple(reversed(values)))
+        self.push(tuple(reversed([self.pop() for _ in range(count)])))
 
     def protocol(self):
         number = self.number("<B")

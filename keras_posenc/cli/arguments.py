@@ -119,8 +119,7 @@ def parser():
     dict(_add(commands, COMMANDS))
     what = "Draws what position encodings do (needs Matplotlib)"
     plot = commands.add_parser("plot", help=what, description=f"{what}.")
-    plots = plot.add_subparsers(dest="what", metavar="WHAT", required=True)
-    dict(_add(plots, PLOTS))
+    dict(_add(plot.add_subparsers(dest="what", metavar="WHAT", required=True), PLOTS))
     return whole
 
 

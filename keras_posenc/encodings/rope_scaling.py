@@ -102,8 +102,7 @@ def _kind_and_fields(scaling):
             f'{{"rope_type": "linear", "factor": 2.0}}. Received: {quote(scaling)}'
         )
     fields = {name: value for name, value in scaling.items() if value is not None}
-    older = fields.pop("type", None)
-    kind = fields.pop("rope_type", older)
+    kind = fields.pop("rope_type", fields.pop("type", None))
     kind = ALIASES.get(kind, kind)
     if kind is None:
         raise ValueError(

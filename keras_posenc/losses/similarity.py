@@ -62,10 +62,8 @@ def batch_cosines(y_true, y_pred):
     the places (B,) of the positives."""
     rows = unit(y_pred)
     vectors, places, allowed = whole_batch(y_true, rows)
-    others = ops.transpose(vectors[:, 1:], (1, 0, 2))
-    candidates = ops.reshape(others, (-1, vectors.shape[-1]))
-    cosines = ops.matmul(rows[:, 0], ops.transpose(candidates))
-    return ops.where(allowed, cosines, -1e9), places
+    candidates = ops.reshape(ops.transpose(vectors[:, 1:], (1, 0, 2)), (-1, vectors.shape[-1]))
+    return ops.where(allowed, ops.matmul(rows[:, 0], ops.transpose(candidates)), -1e9), places
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -198,8 +196,7 @@ class CoSENT(Configured, keras.losses.Loss):
         scores = ops.reshape(ops.cast(y_true, "float32"), (-1,))
         cosines, _ = backend.gather_rows(cosines)
         scores, _ = backend.gather_rows(scores)
-        is_pair = scores >= -1
-        ordered = ops.logical_and(scores[:, None] > scores[None], is_pair[None])
+        ordered = ops.logical_and(scores[:, None] > scores[None], (scores >= -1)[None])
         gaps = self.scale * (cosines[None] - cosines[:, None])
         gaps = ops.reshape(ops.where(ordered, gaps, -1e9), (-1,))
         # The 0 stands for the 1 in the logarithm.

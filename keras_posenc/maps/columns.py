@@ -104,5 +104,4 @@ def band(grid, reach):
             return Columns(grid)
     else:
         width = ops.minimum(width, num_columns)
-    start = grid.first_distance() - reach
-    return Columns(grid, ops.clip(start, 0, num_columns - width), width)
+    return Columns(grid, ops.clip(grid.first_distance() - reach, 0, num_columns - width), width)

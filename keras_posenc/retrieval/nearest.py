@@ -92,8 +92,7 @@ def largest(scores, most):
     bound = np.partition(scores, len(scores) - last)[len(scores) - last]
     above = np.flatnonzero(scores > bound)
     # Of those at the border the first ones, so that the best 5 begin the best 10.
-    level = np.flatnonzero(scores == bound)[: last - len(above)]
-    best = np.concatenate([above, level])
+    best = np.concatenate([above, np.flatnonzero(scores == bound)[: last - len(above)]])
     best = best[np.lexsort((best, -scores[best]))]
     return best[scores[best] > -np.inf]
 

@@ -129,8 +129,7 @@ class LateSpans:
         return LateSpans(self.spans[rows])
 
     def __str__(self):
-        places = [np.asarray(of_text, int).tolist() for of_text in self.spans]
-        return f"spans:{_digest(places)}"
+        return f"spans:{_digest([np.asarray(of_text, int).tolist() for of_text in self.spans])}"
 
 
 LATE = (Passages, LateSpans)

@@ -177,8 +177,7 @@ class Counting(NextToken):
         variable, answer = tokens[row, at + 1], tokens[row, at + 2] - NUMBER
         place = np.arange(length)
         before, after = place < at[:, None], place > at[:, None] + 2
-        fits = (tokens == PAD) == after
-        self._require(fits.all(1) & (variable >= VARIABLE), rule)
+        self._require(((tokens == PAD) == after).all(1) & (variable >= VARIABLE), rule)
         # The last "v =" before the question, and the "v ++;" after it.
         following = self._next(tokens)
         named = (tokens == variable[:, None]) & before
@@ -190,5 +189,4 @@ class Counting(NextToken):
 
 def _pick(allowed, fraction):
     """Chooses one of the allowed columns of each row uniformly; 0 where there is none."""
-    number = np.floor(fraction * allowed.sum(1))
-    return (np.cumsum(allowed, axis=1) > number[:, None]).argmax(1)
+    return (np.cumsum(allowed, axis=1) > np.floor(fraction * allowed.sum(1))[:, None]).argmax(1)

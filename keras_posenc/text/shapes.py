@@ -41,8 +41,7 @@ def shape_price(model=None):
     >>> shape_price(wide) <= shape_price()
     True
     """
-    kept = KEPT if backend.keeps_programs() else 1
-    return _at_least(_price(model) // kept)
+    return _at_least(_price(model) // (KEPT if backend.keeps_programs() else 1))
 
 
 def training_price(model=None):

@@ -123,8 +123,7 @@ class Recipe:
 
     def compile(self, model, steps, loss, **options):
         """Compiles a model for a number of training steps, and builds its optimizer."""
-        optimizer = make_optimizer(self.optimizer, model, steps)
-        model.compile(optimizer, loss, **options)
+        model.compile(make_optimizer(self.optimizer, model, steps), loss, **options)
         model.optimizer.build(model.trainable_variables)
 
 

@@ -135,7 +135,7 @@ EXPORTED = {
 
 
 def order(x):
-    return ops.cumsum(ops.cast(x[..., 0] > 1, "int32"), axis=1)
+    return ops.cumsum(ops.cast(x[..., 0] > 1.0, "int32"), axis=1)
 
 
 # What the exporters say of themselves is not ours.

@@ -169,8 +169,7 @@ class EfficientGlobalPointer(GlobalPointer):
     def build(self, inputs_shape):
         self._check(inputs_shape)
         self.dense = self.part("dense", 2 * self.head_size, inputs_shape)
-        shape = (*inputs_shape[:2], 2 * self.head_size)
-        self.kinds = self.part("kinds", 2 * self.heads, shape)
+        self.kinds = self.part("kinds", 2 * self.heads, (*inputs_shape[:2], 2 * self.head_size))
         self.rotation = self.build_rotation(inputs_shape, 1)
         self.built = True
 

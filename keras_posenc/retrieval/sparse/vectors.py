@@ -81,8 +81,7 @@ class SparseVectors:
             np.put_along_axis(weights, order, 0.0, axis=1)
         rows, indices = np.nonzero(weights)
         offsets = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(weights)))])
-        values = weights[rows, indices]
-        return cls(indices.astype("int32"), values, offsets, weights.shape[1])
+        return cls(indices.astype("int32"), weights[rows, indices], offsets, weights.shape[1])
 
     def dense(self):
         """The same as an array (N, size) float32."""

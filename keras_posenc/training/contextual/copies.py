@@ -58,8 +58,7 @@ def draw(corpus, rng):
     which pronouns stand for the names, or the words are missing.
     """
     of_names = rng.random() < corpus.fraction if corpus.words else True
-    subjects = (corpus.names if of_names else corpus.words) or corpus.words
-    pair = draw_pair(corpus, subjects, rng)
+    pair = draw_pair(corpus, (corpus.names if of_names else corpus.words) or corpus.words, rng)
     fillers = Fillers(corpus, pair, rng)
     fraction = rng.choice(LENGTHS, p=DRAWN)
     size = max(int(fraction * corpus.size) - 2, min(corpus.size, LEAST))
