@@ -60,8 +60,7 @@ def draw(corpus, rng):
     of_names = rng.random() < corpus.fraction if corpus.words else True
     pair = draw_pair(corpus, (corpus.names if of_names else corpus.words) or corpus.words, rng)
     fillers = Fillers(corpus, pair, rng)
-    fraction = rng.choice(LENGTHS, p=DRAWN)
-    size = max(int(fraction * corpus.size) - 2, min(corpus.size, LEAST))
+    size = max(int(rng.choice(LENGTHS, p=DRAWN) * corpus.size) - 2, min(corpus.size, LEAST))
     opened, bodies = [], []
     for subject in pair:
         usable = subject.usable
@@ -74,8 +73,7 @@ def draw(corpus, rng):
         bodies.append(passages_of(corpus, subject, pair, place, most, rng))
         bodies[-1] += lent_passages(corpus, subject, pair, most - len(bodies[-1]), rng)
     body = _woven(bodies, fillers, BODY * size, rng)
-    room = size - sum(part.tokens for part in (*opened, *body))
-    gap = int(rng.integers(0, max(1, room + 1)))
+    gap = int(rng.integers(0, max(1, size + 1 - sum(part.tokens for part in (*opened, *body)))))
     places = np.sort(rng.integers(0, gap + 1, len(opened)))
     if rng.random() < corpus.opening:
         places[0] = 0

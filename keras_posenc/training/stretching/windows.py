@@ -147,8 +147,7 @@ def draw_passages(length, size, rng):
     first = min(size, length - count)
     room = length - count - first
     number = max(1, min(3, room // max(1, count - 2 * margin)))
-    places = (np.arange(number) + rng.random()) * room / number
-    starts = (first + places).astype(int).tolist()
+    starts = (first + (np.arange(number) + rng.random()) * room / number).astype(int).tolist()
     return [Passage(opening, start, start + count, margin) for start in starts]
 
 
