@@ -123,6 +123,11 @@ fuzz: $(INSTALLED)
 		PYTHONPATH=.:tests KERAS_BACKEND=$$backend TF_CPP_MIN_LOG_LEVEL=3 $(QUICKLY) $(BIN)/python \
 			tests/decoding_draws.py --seconds 300 --seed $$$$ || exit; \
 	done
+	for run in "torch" "tensorflow --devices 2" "jax --devices 2"; do set -- $$run; \
+		PYTHONPATH=.:tests KERAS_BACKEND=$$1 TF_CPP_MIN_LOG_LEVEL=3 \
+			XLA_FLAGS="--xla_backend_optimization_level=0 --xla_force_host_platform_device_count=2" \
+			$(BIN)/python tests/readings_draws.py --seconds 600 --seed $$$$ $$2 $$3 || exit; \
+	done
 
 # A fine-tuning and a pretraining killed at each of their file operations, on each backend, for an hour.
 kills: $(INSTALLED)

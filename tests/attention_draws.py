@@ -24,22 +24,24 @@ from attention_checks import Refused, check
 
 
 class Pairs:
-    """Counts how often two options have met, except those that are refused.
+    """Counts how often two options have met, except those that are excluded.
 
     Args:
         rng: of the cases.
+        names: list of str, the options.
+        excluded: function of two options, whether they never meet.
+        most: int. Number of options that join a pair.
 
     Attributes:
         met: Counter of frozensets of two options.
     """
 
-    def __init__(self, rng):
+    def __init__(self, rng, names=OPTIONS, excluded=None, most=4):
         self.rng, self.met, self.tries = rng, collections.Counter(), collections.Counter()
-        self.all = [
-            frozenset(pair)
-            for pair in itertools.combinations(OPTIONS, 2)
-            if not exclude(*pair) and not refused(*pair)
-        ]
+        self.names, self.most = names, most
+        self.excluded = excluded or (lambda *pair: exclude(*pair) or refused(*pair))
+        pairs = itertools.combinations(names, 2)
+        self.all = [frozenset(pair) for pair in pairs if not self.excluded(*pair)]
 
     def missing(self):
         return [pair for pair in self.all if not self.met[pair]]
@@ -52,14 +54,11 @@ class Pairs:
         chosen = sorted(missing[self.rng.integers(len(missing))])
         self.tries[frozenset(chosen)] += 1
         # A pair that was refused in company is tried alone.
-        for _ in range(int(self.rng.integers(5)) if fewest < 2 else 0):
+        for _ in range(int(self.rng.integers(self.most + 1)) if fewest < 2 else 0):
             fits = [
                 option
-                for option in self.rng.permutation(OPTIONS)
-                if not any(
-                    option == each or exclude(option, each) or refused(option, each)
-                    for each in chosen
-                )
+                for option in self.rng.permutation(self.names)
+                if not any(option == each or self.excluded(option, each) for each in chosen)
             ][:12]
             if not fits:
                 break

@@ -34,13 +34,11 @@ def attention_inputs(model, inputs):
     >>> [array.shape for array in states.values()][:2]
     [(1, 4, 384), (1, 4, 384)]
     """
-    calls = _attention_calls(model)
-    value_of = _values(model, inputs, calls)
     found = {}
-    for node in calls:
-        first = next(iter(inspect.signature(node.operation.call).parameters))
-        query = [*node.arguments.args, node.arguments.kwargs.get(first)][0]
-        found.setdefault(node.operation, []).append(ops.convert_to_numpy(value_of(query)))
+    for layer, args, kwargs in _calls(model, inputs):
+        first = next(iter(inspect.signature(layer.call).parameters))
+        query = [*args, kwargs.get(first)][0]
+        found.setdefault(layer, []).append(ops.convert_to_numpy(query))
     return {layer: states if states[1:] else states[0] for layer, states in found.items()}
 
 
@@ -60,32 +58,24 @@ def entropy_by_layer(model, inputs, causal=False):
     >>> entropy_by_layer(open_model("all-MiniLM-L6-v2"), inputs).shape
     (6, 12)
     """
-    calls, entropies = _attention_calls(model), []
-    value_of = _values(model, inputs, calls)
-    for node in calls:
-        given = node.arguments.args, node.arguments.kwargs
-        args, kwargs = keras.tree.map_structure(value_of, given)
-        kwargs = {**kwargs, "return_attention_scores": True}
-        kwargs |= {"use_causal_mask": True} if causal else {}
-        weights = node.operation(*args, **kwargs)[1]
+    more, entropies = {"use_causal_mask": True} if causal else {}, []
+    for layer, args, kwargs in _calls(model, inputs):
+        weights = layer(*args, **{**kwargs, **more, "return_attention_scores": True})[1]
         entropies.append(entropy(ops.convert_to_numpy(weights)).mean((0, 2)))
     return np.stack(entropies)
 
 
-def _attention_calls(model):
-    found = [n for n in calls_in(model) if isinstance(n.operation, PositionalAttention)]
-    if not found:
+def _calls(model, inputs):
+    """[(layer, args, kwargs)] of each call of attention, as the model makes it for these inputs."""
+    calls = [n for n in calls_in(model) if isinstance(n.operation, PositionalAttention)]
+    if not calls:
         raise ValueError("The model has no PositionalAttention of its own to look at.")
-    return found
-
-
-def _values(model, inputs, calls):
-    """A function that gives an argument of the calls as it is for these inputs of the model."""
     given = [(node.arguments.args, node.arguments.kwargs) for node in calls]
     tensors = [x for x in keras.tree.flatten(given) if isinstance(x, keras.KerasTensor)]
     tensors = list({id(x): x for x in tensors}.values())
     found = dict(zip(map(id, tensors), keras.Model(model.input, tensors)(inputs), strict=True))
-    return lambda x: found.get(id(x), x)
+    given = keras.tree.map_structure(lambda x: found.get(id(x), x), given)
+    return [(node.operation, *each) for node, each in zip(calls, given, strict=True)]
 
 
 def cross_attention(model, source_ids, target_ids, block=-1):
@@ -143,20 +133,19 @@ def rotary_terms(q, k, query_bias, key_bias, rotary=None):
 
     Reference: Su Jianlin, [RoPE + bias](https://kexue.fm/archives/9577).
     """
-    config = {} if rotary is None else rotary.get_config()
-    rotation = RotaryEmbedding if rotary is None else type(rotary)
-    rotation = rotation.from_config({**config, "use_bias": False, "dtype": "float32"})
+    rotary = RotaryEmbedding() if rotary is None else rotary
+    config = {**rotary.get_config(), "use_bias": False, "dtype": "float32"}
+    rotation = type(rotary).from_config(config)
     q, k = np.asarray(q, "float32"), np.asarray(k, "float32")
     length, size = q.shape[1], q.shape[3]
     ones = np.ones((1, length, 1, 1), "float32")
     a, b = (ones * np.asarray(bias, "float32") for bias in (query_bias, key_bias))
-    queries, keys = {}, {}
-    queries["q"], keys["k"] = rotation((q, k))
-    queries["a"], keys["b"] = rotation((a, b))
+    sides = map(ops.convert_to_numpy, (*rotation((q, k)), *rotation((a, b))))
+    sides = dict(zip("qkab", sides, strict=True))
     terms = {"distance": np.arange(length)}
     for one in "qa":
         for other in "kb":
-            left, right = ops.convert_to_numpy(queries[one]), ops.convert_to_numpy(keys[other])
+            left, right = sides[one], sides[other]
             product = np.einsum("bqhd,bkhd->hqk", left, right, optimize=True)
             product = product / max(len(left), len(right)) / np.sqrt(size)
             terms[one + other] = np.stack(

@@ -147,6 +147,7 @@ def check_parts(part_size, output, suffixes):
 def _by_text(reading, texts, count, queries=False):
     """A reading that has something for each text, its spans or its title; else None."""
     if isinstance(reading, LateSpans):
+        reading.check()
         if len(reading.spans) != count:
             raise ValueError(
                 f"`spans` must have one list per text. Received: {len(reading.spans)} lists for "
@@ -160,12 +161,9 @@ def _by_text(reading, texts, count, queries=False):
         titles = read_titles(texts, titles)
     if isinstance(titles, str):
         return None
-    if len(titles) != count:
-        raise ValueError(
-            f"`titles` must have one title per text. Received: {len(titles)} titles for {count} "
-            "texts"
-        )
-    return dataclasses.replace(reading, titles=titles)
+    reading = dataclasses.replace(reading, titles=titles)
+    reading.check(count)
+    return reading
 
 
 def _in_parts(opening, texts, text, part, size, side, ids, record, devices, verbose):

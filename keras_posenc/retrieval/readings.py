@@ -68,6 +68,14 @@ class Passages:
         """The same for some of the texts: those of `rows`, a slice."""
         return dataclasses.replace(self, titles=self.titles[rows])
 
+    def check(self, count):
+        """Refuses a list of titles that are not one per text of so many texts."""
+        if len(self.titles) != count:
+            raise ValueError(
+                f"`titles` must have one title per text. Received: {len(self.titles)} titles for "
+                f"{count} texts"
+            )
+
     def __str__(self):
         return _short("passages", self)
 
@@ -123,6 +131,13 @@ class LateSpans:
 
     def __post_init__(self):
         check_list(self.spans, "spans")
+        for number, of_text in enumerate(self.spans):
+            check_list(of_text, f"spans[{number}]")
+
+    def check(self):
+        """Refuses spans of all texts that are none; those of a part of them may be."""
+        if len(self.spans) and not any(map(len, self.spans)):
+            raise ValueError("`spans` must have at least one span. Received none.")
 
     def part(self, rows):
         """The same for some of the texts: those of `rows`, a slice."""

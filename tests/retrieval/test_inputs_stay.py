@@ -74,6 +74,26 @@ def test_spans_are_of_all_texts(pretrained, tmp_path):
             embed(pretrained, TEXTS, tmp_path / "s.jsonl", reading=reading, **more)
 
 
+def test_some_of_many_texts_have_no_span(pretrained, tmp_path):
+    """A part or a shard of them is empty; spans that are none of any text are refused."""
+    spans = [[], [(0, 2)], [], []]
+    whole = embed(pretrained, TEXTS[:4], reading=LateSpans(spans), verbose=0)
+    options = {"reading": LateSpans(spans), "verbose": 0}
+    embed(pretrained, TEXTS[:4], tmp_path / "s.jsonl", part_size=1, **options)
+    (row,) = map(json.loads, (tmp_path / "s.jsonl").read_text().splitlines())
+    assert (row["row"], row["start"], row["end"]) == (2, 0, 2)
+    np.testing.assert_allclose([row["vector"]], whole.vectors, atol=1e-6)
+    first, second = (embed(pretrained, TEXTS[:4], shard=f"{n}/2", **options) for n in (1, 2))
+    np.testing.assert_allclose(first.vectors, whole.vectors, atol=1e-6)
+    assert second.vectors.shape == (0, 16) and second.of(TEXTS[2:4]) == []
+    for wrong, error, message in (
+        ([[]] * 4, ValueError, "at least one span. Received none"),
+        ([[], None, [], []], TypeError, r"`spans\[1\]` must be a list. Received: None"),
+    ):
+        with pytest.raises(error, match=message):
+            embed(pretrained, TEXTS[:4], reading=LateSpans(wrong), verbose=0)
+
+
 @pytest.mark.parametrize(
     "texts",
     [{"id": [1], "text": ["w1"]}, {"w1", "w2"}, b"w1"],

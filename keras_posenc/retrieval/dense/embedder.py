@@ -19,7 +19,7 @@ from keras_posenc.metrics.scores import unit_rows
 from keras_posenc.models.heads import features_before_head
 from keras_posenc.models.model import model_on
 from keras_posenc.models.sentence_embedding import embedder, normalizes, with_dimension
-from keras_posenc.retrieval.dense.late_chunking import ChunkVectors, embed_spans
+from keras_posenc.retrieval.dense.late_chunking import ChunkVectors, vectors_of_spans
 from keras_posenc.retrieval.dense.titles import chunk_vectors
 from keras_posenc.retrieval.embedder import Embedder, remembered
 from keras_posenc.retrieval.nearest import check_width
@@ -157,7 +157,7 @@ class DenseEmbedder(Embedder, TextModel):
             return _means_of_chunks(model, texts, reading, verbose)
         if isinstance(reading, Passages):
             return chunk_vectors(model, texts, reading, verbose)
-        return embed_spans(model, texts, reading.spans, verbose)
+        return vectors_of_spans(model, texts, reading.spans, verbose)
 
     def similarity(self, queries, documents):
         """Scores every document for every query, by cosine or dot product; see `Embedder`."""

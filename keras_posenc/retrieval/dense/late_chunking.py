@@ -12,6 +12,7 @@ from keras_posenc.models.model import model_on
 from keras_posenc.models.pooling import MaskedPooling
 from keras_posenc.processes.replicas import fill, filled_size
 from keras_posenc.retrieval.embedder import predicted
+from keras_posenc.retrieval.readings import LateSpans
 from keras_posenc.text.documents import check_list
 from keras_posenc.training.stretching.windows import most_central, window_starts
 
@@ -106,6 +107,12 @@ def embed_spans(model, texts, spans, verbose="auto"):
 
     Reference: [Late chunking](https://arxiv.org/abs/2409.04701).
     """
+    LateSpans(spans).check()
+    return vectors_of_spans(model, texts, spans, verbose)
+
+
+def vectors_of_spans(model, texts, spans, verbose):
+    """As `embed_spans`, also of texts without any span, as some of many may be."""
     encoder, head = _parts(model.model)
     _check(texts, spans)
     sizes = [len(of_text) for of_text in spans]
@@ -122,7 +129,7 @@ def embed_spans(model, texts, spans, verbose="auto"):
     _check_counts(counts, spans, first_row)
     means = (sums / counts[:, None]).astype("float32")
     vectors = means if head is None else _of_head(head, means)
-    starts, ends = np.array([span for of_text in spans for span in of_text], int).T
+    starts, ends = np.array([span for of_text in spans for span in of_text], int).reshape(-1, 2).T
     return ChunkVectors(vectors, np.repeat(np.arange(len(texts)), sizes), starts, ends)
 
 
@@ -167,6 +174,8 @@ class _Head(backend.SafeTrainer, keras.Model):
 
 def _of_head(head, means):
     """What a model makes of rows (N, D), in batches that several devices can share."""
+    if not len(means):
+        return np.zeros((0, head.output_shape[-1]), "float32")
     found = head.predict(fill(means), batch_size=filled_size(HEAD_ROWS), verbose=0)
     return found[: len(means)]
 
@@ -239,7 +248,6 @@ def _features(model, encoder, windows, verbose):
 
 def _check(texts, spans):
     check_list(texts)
-    check_list(spans, "spans")
     if len(texts) != len(spans):
         raise ValueError(
             "`spans` must have one list per text. "
@@ -248,20 +256,14 @@ def _check(texts, spans):
     for number, (text, of_text) in enumerate(zip(texts, spans, strict=True)):
         if not isinstance(text, str):
             raise TypeError(f"Text {number} must be a str. Received: {type(text).__name__}")
-        check_list(of_text, f"spans[{number}]")
         for span in of_text:
             whole = isinstance(span, (list, tuple, np.ndarray)) and len(span) == 2
-            whole = whole and all(
-                isinstance(place, (int, np.integer)) and not isinstance(place, bool)
-                for place in span
-            )
+            whole = whole and all(type(n) is int or isinstance(n, np.integer) for n in span)
             if not whole or not 0 <= span[0] < span[1] <= len(text):
                 raise ValueError(
                     f"A span of text {number} must be (start, end), lie in its {len(text)} "
                     f"characters and not be empty. Received: {quote(span)}"
                 )
-    if not any(map(len, spans)):
-        raise ValueError("`spans` must have at least one span. Received none.")
 
 
 def _check_counts(counts, spans, first_row):

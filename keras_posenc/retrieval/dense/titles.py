@@ -66,11 +66,7 @@ def _titles(reading, texts):
             f"titles={quote(reading.titles)} names a column of a file that `embed` reads: give a "
             "list with a title per text, or the file to `embed`."
         )
-    if len(reading.titles) != len(texts):
-        raise ValueError(
-            f"`titles` must have one title per text. Received: {len(reading.titles)} titles for "
-            f"{len(texts)} texts"
-        )
+    reading.check(len(texts))
     return [headings_of(title, number) for number, title in enumerate(reading.titles)]
 
 
