@@ -156,7 +156,8 @@ def _results(runs):
     for run, name in sets:
         train, metrics = run.metrics["train"], run.metrics[name]
         long = metrics["long"]
-        read = f"all, in {run.parts} of" if run.parts else "the first"
+        read = "both ends, in all" if run.recipe.get("longer") == "ends" else "the first"
+        read = f"all, in {run.parts} of" if run.parts else read
         rows.append([
             run.name, name, f"{metrics['documents']:,}", _share(metrics, first),
             *(f"{x:.3f}" if isinstance(x, float) else "–" for x in map(metrics.get, others)),

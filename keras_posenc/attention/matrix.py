@@ -44,16 +44,11 @@ def attend_cells(q, k, v, grid, rules, carry, output=None):
 def matrix_of(q, k, v, grid, rules, carry):
     """Computes attention with an explicit matrix, or with a block of its rows.
 
-    Args:
-        q, k, v: (B, H, Tq, D), (B, H / G, D, Tk) and (B, H / G, Dv, Tk).
-        grid: `Grid`. With the content of its rows and columns, (B, T, H, D) each.
-        rules: `Rules`. With the bias and the hashes of these rows and columns.
-        carry: list. What the `scan` of each encoding receives: its `carry`, or what it returned for
-            the rows before.
-
-    Returns:
-        The output (B, H, Tq, Dv), the weights before dropout, the logits before masking, and the
-        carry of the next block.
+    `q, k, v`: (B, H, Tq, D), (B, H / G, D, Tk) and (B, H / G, Dv, Tk). `grid`: with the content of
+    its rows and columns, (B, T, H, D) each. `rules`: with their bias and hashes. `carry`: what the
+    `scan` of each encoding receives, its `carry` or what it returned for the rows before. Returns
+    the output (B, H, Tq, Dv), the weights before dropout, the logits before masking, and the carry
+    of the next block.
     """
     logits, carry = logits_of(q, k, grid, rules, carry)
     mask = grid.mask()

@@ -70,13 +70,10 @@ def over_sequence(function, tensors, split, gathered, axis):
 
     Without it, a loop over blocks of rows would gather all rows on every turn.
 
-    Args:
-        function: A list of tensors -> a tensor, whose rows are those of the tensors.
-        tensors: list.
-        split: list. For each tensor the axis that is split, or None.
-        gathered: list. The axis of a tensor that each device sends to all others once, or None;
-            its gradient is summed on the way back.
-        axis: int. The axis of rows of the result.
+    `function`: tensors -> a tensor, whose rows are those of the tensors. `split`: for each
+    tensor the axis that is split, or None. `gathered`: the axis of a tensor that each device sends
+    to all others once, or None; its gradient is summed on the way back. `axis`: that of the rows of
+    the result.
     """
 
     def on_each(tensors):

@@ -166,7 +166,7 @@ COMMANDS = (
                 "documents with a teacher's scores. A number behind it is the scale of the "
                 "cosines, as in cosent:10 (default: the first that fits the documents)",
             },
-            "matryoshka": {"help": "For --task embed: sizes that vectors can be shortened to"},
+            "matryoshka": {"help": "For --task embed: sizes to shorten vectors to"},
             "sub_batches": {
                 "help": "For --task embed: parts of a batch, of which one is in memory"
             },
@@ -177,8 +177,8 @@ COMMANDS = (
                 "(default: a quarter of --max-length)"
             },
             "longer": {
-                "help": "What a stage does with longer documents: truncate them, or leave them to "
-                "later stages (default: cut)"
+                "help": "What a stage does with longer documents: cut off their end, keep both "
+                "ends, or skip them (default: cut)"
             },
             "train": {"help": DOCUMENTS},
             "lengths": {"metavar": "LENGTHxEPOCHS,...", "type": stages},

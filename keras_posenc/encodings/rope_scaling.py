@@ -22,14 +22,10 @@ OTHER_ARGUMENTS = {
 def scaled_frequencies(dim, base=10000.0, scaling=None, length=None):
     """Computes rotary frequencies under a scaling, and its factor of cosine and sine.
 
-    Args:
-        dim: int, even. Number of rotated features.
-        base: float. Longest wavelength, in units of 2 pi positions.
-        scaling: None or a dict, as Hugging Face's `rope_scaling`.
-        length: int or None. Length T of the text, which "dynamic" and "longrope" depend on.
-
-    Returns:
-        The frequencies, float64 (dim / 2,) in radians per position, and the factor, a float.
+    `dim`: number of rotated features, even. `base`: longest wavelength, in units of 2 pi positions.
+    `scaling`: None or a dict, as Hugging Face's `rope_scaling`. `length`: of the text, which
+    "dynamic" and "longrope" depend on. Returns the frequencies, float64 (dim / 2,) in radians per
+    position, and the factor.
 
     Example:
 

@@ -15,14 +15,10 @@ from keras_posenc.models.families.rope import rescaled
 def choose_encodings(config, named=None, scaling=None):
     """Chooses the encodings of a model's layers.
 
-    Args:
-        config: `Config`. It names those of the family, or those of a saved model.
-        named: `encodings` of `build_transformer_model`.
-        scaling: `rope_scaling` of it.
-
-    Returns:
-        `(config, encodings, swapped)`: the config, with the keys of the scaling; a list per layer;
-        and whether they are others than the config's keys mean in another library.
+    `config` names those of the family, or those of a saved model. `named` and `scaling`:
+    `encodings` and `rope_scaling` of `build_transformer_model`. Returns the config with the keys of
+    the scaling, a list per layer, and whether they are others than the config's keys mean in
+    another library.
     """
     family, count = FAMILIES[config.family], config.num_hidden_layers
     swapped = bool(named)

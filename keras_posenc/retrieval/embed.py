@@ -56,6 +56,7 @@ def embed(
         text: str. Name of the column of texts; by default one with a usual name, such as text or
             content (see `read_texts`).
         reading: str. How a long text is read. "whole", the default: up to `max_length` tokens.
+            "ends": of a longer one, half of them from its beginning and half from its end.
             "chunks:256": all of it, as the mean of its chunks of 256 tokens. "late:256" or
             "late:256,overlap=64": a vector per chunk, with the whole text as context.
             "passages:256": a vector per chunk that is read alone. "late:256,titles=name" adds the

@@ -60,9 +60,10 @@ def open_embedder(
     Args:
         directory: str or path; or a `Folder`.
         reading: how a long text is read. "whole", the default: up to `max_length` tokens.
+            "ends": of a longer one, half of them from its beginning and half from its end.
             "chunks:256": all of it as the mean of its chunks. "late:256" or "late:256,overlap=64":
             a vector per chunk, with the whole text as context. Or `Chunks`, `LateChunks`,
-            `LateSpans`. Only `DenseEmbedder` reads chunks late, and `Reranker` in "chunks:256".
+            `LateSpans`. Only `DenseEmbedder` reads chunks late; `Reranker` reads "ends" and chunks.
         max_length: int. Tokens after which texts are truncated, which is logged. Default: the
             length that `directory` names. A length above the number of positions extends the table.
         prompt: str. What precedes every text: the name of one of the directory's prompts, or a

@@ -148,13 +148,15 @@ class LateSpans:
 
 
 LATE = (Passages, LateSpans)
-WAYS = {"whole": None, "chunks": Chunks, "late": LateChunks, "passages": Passages}
+ENDS = "ends"
+WAYS = {"whole": None, ENDS: None, "chunks": Chunks, "late": LateChunks, "passages": Passages}
 
 
 def reading_of(given):
     """Returns the reading that a value describes, such as "chunks:256" or
-    "late:256,overlap=64,windows=512"; None for texts read whole, up to a maximum length."""
-    if given is None or isinstance(given, (Chunks, *LATE)):
+    "late:256,overlap=64,windows=512". Up to a maximum length, texts are read whole; of longer ones
+    the beginning is read, for None, or half of it and of the end, for "ends"."""
+    if given is None or given == ENDS or isinstance(given, (Chunks, *LATE)):
         return given
     if not isinstance(given, str):
         raise TypeError(
@@ -164,7 +166,7 @@ def reading_of(given):
     name, _, rest = given.partition(":")
     kind = WAYS[checks.choice("reading", name, tuple(WAYS))]
     wrong = (
-        "`reading` must be like 'whole', 'chunks:256' or 'late:256,overlap=64'. Received: "
+        "`reading` must be like 'whole', 'ends', 'chunks:256' or 'late:256,overlap=64'. Received: "
         f"{given!r}"
     )
     size, *parts = rest.split(",")

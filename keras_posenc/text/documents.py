@@ -7,6 +7,7 @@ import typing
 import numpy as np
 
 from keras_posenc.files.untrusted import quote, shorten
+from keras_posenc.text.truncation import truncate
 
 MOST_IDS = 2**31  # of int32
 SEPARATORS = re.compile(r"[ \t\n\r]")
@@ -165,9 +166,14 @@ def _encode_ids(texts, tokenizer, max_length, stride, offsets):
                     f"Text {number} has position ids and {len(ids)} tokens, more than max_length="
                     f"{max_length}: a row of several documents is not truncated."
                 )
-            # The last one, [SEP], stays last.
+            # The first one, [CLS], and the last one, [SEP], stay.
+            edge, side = max_length > 1, "right" if tokenizer is None else tokenizer.truncate_from
+            parts = (ids, segments, places)
+            inner = (
+                truncate([list(part[edge:-1])], max_length - 1 - edge, side)[0] for part in parts
+            )
             ids, segments, places = (
-                [*part[: max_length - 1], part[-1]] for part in (ids, segments, places)
+                [*part[:edge], *kept, part[-1]] for part, kept in zip(parts, inner, strict=True)
             )
         table = np.stack([np.zeros_like(places), places, np.add(places, 1)], 1) if offsets else None
         rows.append(Row(ids, segments, number, 0, table, positions))

@@ -16,14 +16,10 @@ def read_questions(path, text=None, label=None):
     "Ada", "answer_start": 0}, ...], or {"text": ["Ada", ...], "answer_start": [0, ...]}, and empty
     where the passage has none.
 
-    Args:
-        path: the file, in UTF-8. Without answers a .tsv or .csv with two columns will do.
-        text: the names of the columns of questions and passages; default question and context.
-        label: name of the column of answers; default answers. False reads none.
-
-    Returns:
-        A `Texts` of pairs (question, passage), with lists of (start, end) in characters; lines are
-        those of the .jsonl, or count the questions of a .json.
+    `path`: the file, in UTF-8. Without answers a .tsv or .csv with two columns will do. `text`: the
+    columns of questions and passages; default question and context. `label`: that of answers;
+    default answers. False reads none. Returns a `Texts` of pairs (question, passage), with lists of
+    (start, end) in characters; lines are those of the .jsonl, or count the questions of a .json.
     """
     path = existing_text(path)
     squad = path.suffix.lower() == ".json"

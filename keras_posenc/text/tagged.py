@@ -102,15 +102,11 @@ def read_tagged(path, text=None, label=None):
     the exports of Prodigy, without what was rejected or ignored, and of doccano. A .json is an
     export of Label Studio, a .conllu a file of Universal Dependencies.
 
-    Args:
-        path: The file, in UTF-8.
-        text: Name of the key with the words or the text; default tokens, words or text.
-        label: Name of the key with the tags or spans; default tags, ner_tags, spans, entities,
-            label or labels. In a .conllu, name of a column; default upos.
-            False reads none: then a .txt has one text per line, a .conll may have one column.
-
-    Returns:
-        A `Texts`: of lists of words with lists of tags, or of str with lists of (start, end, kind).
+    `path`: the file, in UTF-8. `text`: key of the words or the text; default tokens, words or text.
+    `label`: key of the tags or spans; default tags, ner_tags, spans, entities, label or labels; in
+    a .conllu, name of a column, default upos. False reads none: then a .txt has one text per line,
+    a .conll may have one column. Returns a `Texts` of lists of words with lists of tags, or of str
+    with lists of (start, end, kind).
     """
     path = existing_text(path)
     suffix = path.suffix.lower()

@@ -4,7 +4,7 @@ from keras_posenc.arguments import checks
 from keras_posenc.text.importing import refusals
 from keras_posenc.text.offsets import characters_of, check_texts, in_chunks, without_spaces
 from keras_posenc.text.tokens import Tokens
-from keras_posenc.text.truncation import tell_truncation, truncate
+from keras_posenc.text.truncation import PLACES, tell_truncation, truncate
 
 # Documents per call into Rust: enough to use all cores, few enough to hold in memory.
 CHUNK = 1024
@@ -36,6 +36,9 @@ class Tokenizer(Tokens):
             words, as in bert4keras. Words in the vocabulary are tokens; the others are split as
             usual. For BERT's tokenizers only. It is not saved, so pass it again. Default: words of
             jieba for a RoFormer that has them (`pip install rjieba`), none for others.
+        truncate_from: str. Where longer texts are cut: "right" at their end, "left" at their
+            beginning, "middle" between both, of which half each is kept. It is saved. None follows
+            tokenizer_config.json, then "right".
         **others: Not accepted. For an argument of bert4keras or transformers, the error gives the
             name it has here.
 
@@ -70,11 +73,14 @@ class Tokenizer(Tokens):
         vocabulary=None,
         special_in_text=False,
         pre_tokenize=None,
+        truncate_from=None,
         **others,
     ):
         if others:
             refuse("Tokenizer", others)
         super().__init__(path, lowercase, strip_accents, vocabulary, special_in_text, pre_tokenize)
+        if truncate_from is not None:
+            self.truncate_from = checks.choice("truncate_from", truncate_from, PLACES)
         self._has_warned = False
 
     def encode(
@@ -82,7 +88,7 @@ class Tokenizer(Tokens):
         first=None,
         second=None,
         max_length=None,
-        truncate_from="right",
+        truncate_from=None,
         offsets=False,
         **others,
     ):
@@ -94,7 +100,8 @@ class Tokenizer(Tokens):
             max_length: int or None. Maximum number of tokens, special tokens included; None keeps
                 all. A pair loses one token at a time from the text that is then longer. Truncation
                 is logged once.
-            truncate_from: str. "right" keeps the beginning of each text, "left" its end.
+            truncate_from: str. "right" keeps the beginning of each text, "left" its end, "middle"
+                both. Default: as in the constructor.
             offsets: bool. Whether to add the position of each token in its text.
             **others: Not accepted. For an argument of bert4keras or transformers, the error gives
                 the name it has here.
@@ -112,7 +119,7 @@ class Tokenizer(Tokens):
         return self.encode_batch([first], pairs, max_length, truncate_from, offsets)[0]
 
     def encode_batch(
-        self, texts, pairs=None, max_length=None, truncate_from="right", offsets=False, **others
+        self, texts, pairs=None, max_length=None, truncate_from=None, offsets=False, **others
     ):
         """Encodes many texts in parallel, on all cores.
 
@@ -214,7 +221,7 @@ class Tokenizer(Tokens):
         contents = self._contents(texts, offsets)
         return contents if offsets else [ids for ids, _ in contents]
 
-    def assemble(self, first, second=None, max_length=None, truncate_from="right"):
+    def assemble(self, first, second=None, max_length=None, truncate_from=None):
         """Truncates ids from `contents` and adds the special tokens.
 
         Args:
@@ -245,23 +252,22 @@ class Tokenizer(Tokens):
                 contents.append((each.ids, without_spaces(text, each.offsets) if offsets else None))
         return contents
 
-    def _row(self, row, max_length=None, truncate_from="right", offsets=False):
+    def _row(self, row, max_length=None, truncate_from=None, offsets=False):
         """What `encode` returns of the (ids, spans) of one text or two."""
-        parts, runs = [ids for ids, _ in row], self._layouts[len(row) - 1]
-        places = [range(len(ids)) for ids in parts]
+        parts, runs = list(zip(*row, strict=True)), self._layouts[len(row) - 1]
+        if not offsets:
+            parts = parts[:1]
+        side = checks.choice("truncate_from", truncate_from or self.truncate_from, PLACES)
         if max_length is not None:
-            places = truncate(
-                places, self._room("max_length", max_length, len(row) == 2), truncate_from
-            )
+            room = self._room("max_length", max_length, len(row) == 2)
+            parts = [truncate(each, room, side) for each in parts]
         token_ids, segment_ids, spans = [], [], []
         for which, ids, segment in runs:
-            if which is not None:
-                part = slice(places[which].start, places[which].stop)
-                ids = parts[which][part]
+            ids = ids if which is None else parts[0][which]
             token_ids += ids
             segment_ids += [segment] * len(ids)
             if offsets:
-                spans += [(0, 0)] * len(ids) if which is None else row[which][1][part]
+                spans += [(0, 0)] * len(ids) if which is None else parts[1][which]
         return (token_ids, segment_ids, spans) if offsets else (token_ids, segment_ids)
 
     def _room(self, name, length, pair, taken=0):

@@ -8,6 +8,7 @@ from keras_posenc.files.untrusted import quote
 from keras_posenc.folders.folder import Folder
 from keras_posenc.folders.keras_hub import tokenizer_settings
 from keras_posenc.text.added import FLAGS, MOST_ADDED, Added
+from keras_posenc.text.truncation import PLACES
 
 ROLES = ("pad", "cls", "sep", "mask", "unk", "bos", "eos")
 NAMING = ("tokenizer_config.json", "special_tokens_map.json")
@@ -134,6 +135,15 @@ class TokenizerSettings:
                 return name
         name = self._read("config.json").get("model_type")
         return re.sub("[-_]", "", name).lower() if isinstance(name, str) else None
+
+    @property
+    def truncate_from(self):
+        """Where longer texts are cut, of `PLACES`."""
+        given = self.config.get("truncate_from") or self.config.get("truncation_side") or PLACES[0]
+        if given not in PLACES:
+            where = f"{self.folder.path / 'tokenizer_config.json'}: truncation_side"
+            raise ValueError(f"{where} is {quote(given)}, not right or left.")
+        return given
 
     def switch(self, name):
         """The value of a switch in tokenizer_config.json: True, False, or None."""

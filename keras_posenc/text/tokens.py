@@ -9,6 +9,7 @@ from keras_posenc.text.importing import import_tokenizers, refusals
 from keras_posenc.text.loading import find_tokenizer, load, save
 from keras_posenc.text.templates import layout
 from keras_posenc.text.tokenizer_settings import ROLES, TokenizerSettings
+from keras_posenc.text.truncation import PLACES
 from keras_posenc.text.wordpiece_spacing import join_pieces, join_words
 from keras_posenc.text.words import choose_words, words_first
 
@@ -106,6 +107,7 @@ class Tokens:
         self._loaded, self._names = load(file, settings, lowercase, strip_accents, vocabulary)
         self._source = file or "vocabulary="
         self._special_in_text = bool(special_in_text)
+        self.truncate_from = PLACES[0] if settings is None else settings.truncate_from
         self.vocabulary = self._loaded.get_vocab(with_added_tokens=True)
         self.pre_tokenize, self._entries = choose_words(
             pre_tokenize, settings, self.vocabulary, self._source
@@ -215,6 +217,8 @@ class Tokens:
         known = [self._loaded.to_str(), self._named(), name, self._special_in_text]
         if self.special_ids != self.reserved_ids and not self._special_in_text:
             known.append("the others are read")  # which version 0.4 did not
+        if self.truncate_from != "right":
+            known.append(self.truncate_from)
         return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
 
     def save(self, directory):
@@ -224,7 +228,10 @@ class Tokens:
             directory: str or path. Directory for tokenizer.json and tokenizer_config.json, and for
                 the vocab.txt of a BERT tokenizer. Created if missing.
         """
-        save(self._loaded, self.vocabulary, self._named(), directory, self._entries)
+        # transformers takes no other side than "right" and "left".
+        name = "truncation_side" if self.truncate_from == "left" else "truncate_from"
+        cut = {} if self.truncate_from == "right" else {name: self.truncate_from}
+        save(self._loaded, self.vocabulary, self._named(), directory, self._entries | cut)
 
     def _named(self):
         """Dict role -> token, of what the files named, and of what pads."""

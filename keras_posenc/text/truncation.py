@@ -7,8 +7,6 @@ import logging
 
 import numpy as np
 
-from keras_posenc.arguments import checks
-
 # A line of the log instead of a warning: `max_length` was requested, or is the default. A program
 # that treats warnings as errors should not end because one text of many is long. Without a logging
 # setup, Python prints it to stderr.
@@ -16,13 +14,15 @@ LOGGER = logging.getLogger("keras_posenc")
 _LOGS = contextvars.ContextVar("logs", default=True)
 
 
+PLACES = "right", "left", "middle"
+
+
 def truncate(parts, room, truncate_from="right"):
     """Drops tokens from the longer part (the first if equal) until `room` are left.
 
     `parts`: one or two lists. `room`: maximum number of elements of both together. `truncate_from`:
-    "right" drops from the end of a part, "left" from its beginning. Returns the shortened parts.
+    where a part is cut: at its end, its beginning or in the middle. Returns the shortened parts.
     """
-    checks.choice("truncate_from", truncate_from, ("right", "left"))
     lengths = [len(part) for part in parts]
     if sum(lengths) <= room:
         return parts
@@ -32,9 +32,12 @@ def truncate(parts, room, truncate_from="right"):
         half = room // 2
         first = min(lengths[0], max(half, room - lengths[1]))
         keep = [first, room - first]
-    if truncate_from == "left":
-        return [part[len(part) - n :] for part, n in zip(parts, keep, strict=True)]
-    return [part[:n] for part, n in zip(parts, keep, strict=True)]
+    last = {"right": 0, "left": 1, "middle": 0.5}[truncate_from]  # share of the tokens at the end
+    ends = [int(n * last) if n < len(part) else 0 for part, n in zip(parts, keep, strict=True)]
+    return [
+        part[: n - end] + part[len(part) - end :]
+        for part, n, end in zip(parts, keep, ends, strict=True)
+    ]
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from keras_posenc.training.optimizer_settings import Optimizer, make_optimizer
 from keras_posenc.training.runs import environment
 from keras_posenc.training.source import Source
 
-LONGER = ("cut", "skip")
+LONGER = ("cut", "ends", "skip")
 # Arguments of every run that are no settings: its texts, of which it stores a digest, and where and
 # how it runs.
 TEXTS = ("train", "corpus", "texts", "validation", "test", "text", "label")

@@ -323,7 +323,7 @@ def test_wrong_arguments(tokenizer):
     ):
         tokenizer.encode("a", "b", max_length=3)
     with pytest.raises(ValueError, match="`truncate_from` must be one of"):
-        tokenizer.encode("a", max_length=8, truncate_from="middle")
+        tokenizer.encode("a", max_length=8, truncate_from="both")
     with pytest.raises(
         ValueError,
         match="`stride` must be .* 0 to 5: windows of length=8 hold 6 .*: 6",

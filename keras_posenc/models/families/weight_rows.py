@@ -77,13 +77,9 @@ def packed_attention(scope, packed, output, norm, by_head=False, kind="dense"):
 def feed_forward(scope, inner, output, norm, kind="dense"):
     """Rows of a feed-forward layer and of its norm.
 
-    Args:
-        scope: str. Scope of the block.
-        inner: str, pair or dict. Name of the inner matrix. A gated unit has a pair, the activated
-            one first, or {"packed": name, "activated": 0 or 1}, the half that goes through the
-            activation.
-        output, norm: str. Names of the parts.
-        kind: str. "dense" or "conv1d".
+    `inner`: name of the inner matrix. A gated unit has a pair, the activated one first, or
+    {"packed": name, "activated": 0 or 1}, the half that goes through the activation. `kind`:
+    "dense" or "conv1d".
     """
     first, second = f"{FEED_FORWARD}/intermediate", f"{FEED_FORWARD}/intermediate_1"
     if isinstance(inner, dict):

@@ -15,14 +15,10 @@ def bucket(length):
 def prepare(x, decoding, pad_id):
     """Checks prompts, or sources, and pads them on the right, to a length that many share.
 
-    Args:
-        x: (B, T) ids, a list of lists of ids, or a dict of them under "token_ids" and of what else
-            the model takes.
-        decoding: the `AfterPrompt` or `FromSource` that will read them.
-        pad_id: int or None. The token that fills up short rows of an array.
-
-    Returns:
-        dict of arrays: "token_ids" (B, P), "lengths" (B, 1), "segment_ids" and further inputs.
+    `x`: (B, T) ids, lists of ids, or a dict of them under "token_ids" and of what else the
+    model takes. `decoding`: the `AfterPrompt` or `FromSource` that will read them. `pad_id`: fills
+    up short rows of an array. Returns a dict of arrays: "token_ids" (B, P), "lengths" (B, 1),
+    "segment_ids" and further inputs.
     """
     inputs = dict(x) if isinstance(x, dict) else {"token_ids": x}
     graph = getattr(decoding, "graph", None)

@@ -9,13 +9,7 @@ NEVER = -1e9
 def penalize(logits, seen, penalty):
     """Makes tokens that are there already less likely: l / penalty if l > 0, else l penalty.
 
-    Args:
-        logits: (B, V) float32.
-        seen: (B, V) bool, the tokens of the text so far.
-        penalty: float. 1 changes nothing.
-
-    Returns:
-        (B, V) float32.
+    `logits`: (B, V) float32. `seen`: (B, V) bool, the tokens of the text so far.
 
     Reference: [CTRL](https://arxiv.org/abs/1909.05858), section 4.1.
     """

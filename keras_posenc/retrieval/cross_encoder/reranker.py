@@ -17,7 +17,7 @@ from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.retrieval.embedder import Embedder, ranked, remembered
 from keras_posenc.retrieval.former import former_arguments
 from keras_posenc.retrieval.opening import choose_prompt, open_finetuned, read_encoder, save_as_read
-from keras_posenc.retrieval.readings import is_late, reading_of
+from keras_posenc.retrieval.readings import ENDS, is_late, reading_of
 from keras_posenc.text import TextBatches
 from keras_posenc.text.documents import check_list, kind_of_all
 from keras_posenc.text.shapes import longest_length, shape_options
@@ -46,10 +46,10 @@ class Reranker(Embedder):
         max_length: int. Tokens of a pair after which its longer text is truncated, which is logged.
             Default: the length that the directory names. A length above the number of positions
             extends the table, so that a long document is read with full context.
-        reading: how a long document is read. "whole", the default: up to `max_length` tokens. Or in
-            chunks, such as "chunks:256,overlap=32" or `Chunks`. A chunk is a window of this many
-            tokens with the query before it. The score is the maximum over the windows, which finds
-            the best passage.
+        reading: how a long document is read. "whole", the default: up to `max_length` tokens. Or
+            "ends", its beginning and its end. Or in chunks, such as "chunks:256,overlap=32" or
+            `Chunks`. A chunk is a window of this many tokens with the query before it. The score is
+            the maximum over the windows, which finds the best passage.
         prompt: str. What precedes every query: the name of one of the directory's prompts, or a
             text. Default: the prompt that the directory puts before all queries, if it has one.
         label_names: list of str. Names of the outputs of a new head, which is to be trained, if the
@@ -106,6 +106,8 @@ class Reranker(Embedder):
                 "A cross-encoder reads a query with each chunk, and has no vectors of chunks: give "
                 f'reading="chunks:256". Received: reading={str(reading)!r}'
             )
+        ends = reading == ENDS
+        reading = None if ends else reading
         check_chunks(reading and str(reading), max_length)
         length = max_length if reading is None else reading.size
         trained = open_finetuned(
@@ -131,6 +133,8 @@ class Reranker(Embedder):
                 )
             model, tokenizer, length = trained.model, trained.tokenizer, trained.max_length
             self.activation = "linear"
+        if ends:
+            tokenizer.truncate_from = "middle"
         self.label, self._odds_of = label, None
         if label is not None:
             names = trained.label_names if trained else model.transformer.config.label_names

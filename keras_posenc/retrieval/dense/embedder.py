@@ -31,7 +31,7 @@ from keras_posenc.retrieval.opening import (
     save_as_read,
     side_prompt,
 )
-from keras_posenc.retrieval.readings import Chunks, Passages, is_late, reading_of
+from keras_posenc.retrieval.readings import ENDS, Chunks, Passages, is_late, reading_of
 from keras_posenc.text import TextBatches
 from keras_posenc.text.documents import kind_of_all
 from keras_posenc.text.offsets import check_texts
@@ -56,8 +56,8 @@ class DenseEmbedder(Embedder, TextModel):
             and with its positions. With task="embed" it gives its vectors, otherwise the mean of
             the features before the head.
         reading: how a long text is read. "whole", the default: up to `max_length` tokens. Or
-            "chunks:256" or `Chunks`; "late:256" or `LateChunks`; `LateSpans`. Late chunking is for
-            documents; queries are read whole.
+            "ends"; "chunks:256" or `Chunks`; "late:256" or `LateChunks`; `LateSpans`. Late chunking
+            is for documents; queries are read whole.
         max_length, prompt, dimension, extension, ignore, token_budget: as in `open_embedder`.
 
     Raises:
@@ -113,6 +113,8 @@ class DenseEmbedder(Embedder, TextModel):
             if dimension is None:
                 dimension = read_size(directory.settings, "truncate_dim")
                 dimension = dimension and min(dimension, model.output_shape[-1])
+        if reading == ENDS:
+            tokenizer.truncate_from = "middle"
         self.reading, self.dimension = reading, dimension
         self._given_prompt = prompt
         self.sides = dict.fromkeys(SIDES, default)
@@ -145,7 +147,7 @@ class DenseEmbedder(Embedder, TextModel):
         prompt = self.prompt if side is None else self.sides[side]
         self._check_prompt(prompt)
         model = self._with_prompt(prompt)
-        if reading is None:
+        if reading is None or reading == ENDS:
             return model.predict(texts, verbose)
         if (kind := kind_of_all(texts)) != "str":
             raise TypeError(
@@ -203,6 +205,8 @@ class DenseEmbedder(Embedder, TextModel):
         changes = {}
         if isinstance(self.reading, Chunks):  # whose size cuts no text
             changes["max_length"] = self.folder.finetuned["max_length"]
+        if self.reading == ENDS:
+            changes["tokenizer"] = self.tokenizer
         if self._given_prompt is not None:
             changes["prompt"] = self.prompt
             changes["prompts"] = dict(self.sides) if trained.kind.embeds else None

@@ -144,13 +144,9 @@ class TagLabels(Labels):
 def words_of(row, starts, ends):
     """The words, or spans, to which the tokens of a row belong.
 
-    Args:
-        row: `Row` with offsets.
-        starts, ends: (W,) ints, increasing: where the words begin and end in the text.
-
-    Returns:
-        (T,) ints, -1 for a token of no word, and (T,) bools: whether a token is the first of its
-        word. What a window shows of a word begun in the window before has no first token.
+    `row`: with offsets. `starts, ends`: (W,) ints, increasing, of the words in the text. Returns
+    (T,) ints, -1 for a token of no word, and (T,) bools: whether a token is the first of its word.
+    What a window shows of a word begun in the window before has no first token.
     """
     sides, begins, stops = row.offsets.T
     words = np.searchsorted(ends, begins, side="right")

@@ -98,9 +98,10 @@ def finetune(
             or numbers, where 3 would be about ten steps.
         lengths: stages of growing length under one learning-rate schedule, as pairs of `max_length`
             and `epochs`, in place of these two.
-        longer: str. What a stage does with longer documents. One of "cut", which truncates them, or
-            "skip", which leaves them to later stages. Skipping helps if the evidence for a label
-            may be in the part that is cut off. Inference truncates in either case.
+        longer: str. What a stage does with longer documents. One of "cut", which truncates them,
+            "ends", which keeps their beginning and their end, in inference too, or "skip", which
+            leaves them to later stages. Skipping helps if the evidence for a label may be in the
+            part that is cut off; inference truncates then.
         extension: `Extension`, str or dict. How to serve more positions than the checkpoint has, if
             a length needs them: "hierarchical" as in Su (2020), "hierarchical:0.2" with another
             weight of the block index, "tile", "interpolate" or "fresh". None serves no more. For
@@ -173,8 +174,9 @@ def finetune(
         in_epochs = {"epochs": epochs, "lengths": lengths, "lora_rank": lora_rank, "cache": cache}
         in_epochs |= {"metrics": metrics, "callbacks": callbacks, "optimizer": optimizer}
         rates = {"dropout_rate": dropout_rate, "attention_dropout_rate": attention_dropout_rate}
-        skips = None if longer == "cut" else longer
-        check_frozen(recipe, {**in_epochs, **rates, "longer": skips, "max_length": max_length})
+        cuts = longer == "cut" or (longer == "ends" and max_length is not None)
+        longer = None if cuts else longer
+        check_frozen(recipe, {**in_epochs, **rates, "longer": longer, "max_length": max_length})
     documents, label_names = _documents(task, train, validation, test, text, label, seed, cache)
     task.check_settings(label_names)
     if frozen:

@@ -121,7 +121,7 @@ class Trainer:
     @property
     def left_out(self):
         """How many of the documents to train on no stage reads."""
-        if self.recipe.longer == "cut":
+        if self.recipe.longer != "skip":
             return 0
         return int((self.token_counts > self.recipe.longest).sum())
 
@@ -370,6 +370,8 @@ def _encoder(recipe, label_names):
     source, task = recipe.source, recipe.task
     weights, config = source.open_weights(), source.read_config()
     tokenizer = source.read_tokenizer(config)
+    if recipe.longer == "ends":
+        tokenizer.truncate_from = "middle"
     options = recipe.options(config, weights.stretching)
     if task.pooling == HEAD:
         if task.problem_type is None:

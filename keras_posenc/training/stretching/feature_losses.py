@@ -11,15 +11,8 @@ class FeatureDistance(keras.losses.Loss):
 
     loss = 1 - cos(s, t) + |s - t|^2 / mean |t|^2, the mean over all tokens of the batch.
 
-    Args:
-        **kwargs: arguments of `keras.losses.Loss`.
-
-    Call arguments:
-        y_true: t, (B, T, D), the teacher's features.
-        y_pred: s, (B, T, D), the student's.
-
-    Returns:
-        The reduced loss, a scalar by default.
+    `y_true`: t, (B, T, D), the teacher's features. `y_pred`: s, the student's. The arguments are
+    those of `keras.losses.Loss`.
 
     Example:
 
