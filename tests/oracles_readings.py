@@ -6,6 +6,7 @@ of tokens. A `Tiny` is a BERT of random weights with the modules of sentence-tra
 
 import math
 import re
+import unicodedata
 
 import numpy as np
 
@@ -49,17 +50,17 @@ class Tiny:
 
     def tokens(self, text):
         """(id, start, end) of the words of a text, without special tokens."""
-        found = []
-        for word in re.finditer(r"[a-z0-9]+|[^\sa-z0-9]", text.lower()):
+        found, folded = [], "".join(unicodedata.normalize("NFD", x.lower())[0] for x in text)
+        for word in re.finditer(r"[a-z0-9]+|[^\sa-z0-9]", folded):
             pieces, start = [], word.start()
             while start < word.end():
                 before = "" if start == word.start() else "##"
                 ends = range(word.end(), start, -1)
-                end = next((e for e in ends if before + text[start:e].lower() in self.ids), None)
+                end = next((e for e in ends if before + folded[start:e] in self.ids), None)
                 if end is None:
                     pieces = [(self.ids["[UNK]"], *word.span())]
                     break
-                pieces.append((self.ids[before + text[start:end].lower()], start, end))
+                pieces.append((self.ids[before + folded[start:end]], start, end))
                 start = end
             found += pieces
         return found
@@ -68,7 +69,7 @@ class Tiny:
         """(T, D) of a row of ids, special ones among them."""
         w, count = self.weights, len(ids)
         x = w["embeddings.word_embeddings.weight"][ids]
-        x = x + w["embeddings.position_embeddings.weight"][:count]
+        x = x + [self._position(number) for number in range(count)]
         x = self._norm(x + w["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
         layers = {int(name.split(".")[2]) for name in w if name.startswith("encoder")}
         for layer in sorted(layers):
@@ -85,6 +86,14 @@ class Tiny:
             inner = 0.5 * inner * (1 + erf(inner / math.sqrt(2)))
             x = self._norm(x + self._dense(inner, f"{at}output.dense"), f"{at}output.LayerNorm")
         return x
+
+    def _position(self, number):
+        """A row of the table; beyond it, those of the block and of the place in it (Su, 2020)."""
+        table = self.weights["embeddings.position_embeddings.weight"]
+        if number < len(table):
+            return table[number]
+        block, place = (table[n] - 0.4 * table[0] for n in divmod(number, len(table)))
+        return (0.4 * block + 0.6 * place) / 0.6
 
     def _dense(self, x, name):
         return x @ self.weights[f"{name}.weight"].T + self.weights[f"{name}.bias"]

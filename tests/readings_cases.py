@@ -12,9 +12,9 @@ import oracles_readings
 
 WORDS = "one two three four five six seven eight nine ten who lives where long short".split()
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *".!?:”。山", *WORDS, "##s", "##er"]
-KINDS = [*WORDS, "Sevens", "twoer", "zzz", "山", "山。", "one.” Two"]
+KINDS = [*WORDS, "Sevens", "twoer", "zzz", "TWÓ", "山", "山。", "one.” Two"]
 GAPS = [" ", " ", " ", " ", "  ", ". ", "! ", "\n", "\n\n", "?”\n", "..", ": "]
-WIDTH, INNER, POSITIONS, HEADS = 16, 24, 144, 2
+WIDTH, INNER, HEADS = 16, 24, 2
 PROMPTS = ("who lives ", "one two. ", "seven", "ten three four five six: ", "")
 SETS = ({}, {"query": "who ", "document": "ten "}, {"passage": "six: "}, {"all": "two "})
 READINGS = ("chunks", "passages", "late", "windows", "spans")
@@ -70,7 +70,8 @@ class Case:
         for name, shape in ({"embeddings.LayerNorm": (WIDTH,)} | shapes).items():
             weights[f"{name}.weight"] = (len(shape) == 1) + drawn(*shape)
             weights[f"{name}.bias"] = drawn(shape[0])
-        tables = {"word": len(VOCABULARY), "position": POSITIONS, "token_type": 2}
+        self.positions = int(rng.choice([40, 144]))  # longer texts extend the table
+        tables = {"word": len(VOCABULARY), "position": self.positions, "token_type": 2}
         for name, count in tables.items():
             weights[f"embeddings.{name}_embeddings.weight"] = drawn(count, WIDTH)
         pooling, modules = "mean", []
@@ -85,7 +86,7 @@ class Case:
                 modules[-1] += [1 + drawn(width), drawn(width)]
         self.weights, self.width = weights, width
         self.tiny = oracles_readings.Tiny(VOCABULARY, weights, HEADS, pooling, modules)
-        self.longest, self.dot = int(rng.choice([24, 40, POSITIONS])), rng.random() < 0.5
+        self.longest, self.dot = int(rng.choice([24, self.positions])), rng.random() < 0.5
 
     def prompt_of(self, side):
         """What stands before texts of a side."""
@@ -185,7 +186,11 @@ class Case:
 
         sizes = {"hidden_size": WIDTH, "num_hidden_layers": 2, "intermediate_size": INNER}
         sizes |= {"num_attention_heads": HEADS, "vocab_size": len(VOCABULARY)}
-        sizes |= {"max_position_embeddings": POSITIONS, "hidden_act": "gelu", "type_vocab_size": 2}
+        sizes |= {
+            "max_position_embeddings": self.positions,
+            "hidden_act": "gelu",
+            "type_vocab_size": 2,
+        }
         settings = {"prompts": self.prompts, "default_prompt_name": self.default}
         settings |= {
             "similarity_fn_name": "dot" if self.dot else "cosine",

@@ -98,8 +98,9 @@ def ours(case, folder, devices=None):
         unnamed = case.prompt is not None and "query" not in case.prompts
         if unnamed and not options & {"opened", "saved"}:
             asked["prompt"] = ""
-        case.only, case.top = only, int(rng.integers(1, 8))
-        hits = search(model, output, case.queries, only=only, top_k=case.top, verbose=0, **asked)
+        asked |= {"per_document": rng.random() < 0.4, "top_k": int(rng.integers(1, 8))}
+        case.asked = asked = asked | {"only": only}
+        hits = search(model, output, case.queries, verbose=0, **asked)
     if "copies" in options and "opened" in options and case.kind in ("whole", "chunks"):
         _check_copies(case, model)
     return rows, ids, found, output and _written(output, "id" if "file" in options else "row"), hits
@@ -177,16 +178,24 @@ def close(found, expected, what):
 
 def check_hits(case, hits, chunks):
     """Each query's best, in their order, with the scores of the reference."""
-    kept = [each for _, *each in chunks if case.only is None or each[0] in case.only]
+    only = case.asked["only"]
+    kept = [each for _, *each in chunks if only is None or each[0] in only]
     sides = [np.array(case.expected_queries()), np.array([vector for *_, vector in kept])]
     if not case.dot:
         sides = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in sides]
-    count = min(case.top, len(kept))
+    keys = [key for key, *_ in kept]
+    first = {key: place for place, key in enumerate(keys)}
+    count = min(case.asked["top_k"], len(first if case.asked["per_document"] else kept))
     assert [hit["rank"] for hit in hits] == [*range(1, count + 1)] * len(case.queries), "ranks"
     for number, scores in enumerate(sides[0] @ sides[1].T):
         near = NEAR * max(1, np.abs(scores).max())
+        best_of = scores
+        if case.asked["per_document"]:
+            best_of = [
+                max(s for k, s in zip(keys, scores, strict=True) if k == key) for key in first
+            ]
         of_query = hits[number * count :][:count]
-        for hit, best in zip(of_query, np.sort(scores)[::-1][:count], strict=True):
+        for hit, best in zip(of_query, np.sort(best_of)[::-1][:count], strict=True):
             assert abs(hit["score"] - best) < near, "order"
             span = (hit["start"], hit["end"]) if "start" in hit else None
             of_hit = [
