@@ -178,7 +178,7 @@ class SelectiveAttention(Encoding):
         """l_ij - F_ij, (B, H, Tq, Tk), and F of the row after these, (B, Tk)."""
         mask = grid.mask()[:, 0]
         index = ops.arange(ops.shape(mask)[-1], dtype="int32")
-        first = ops.argmax(ops.cast(mask, "int8"), axis=-1)[..., None] == index
+        first = ops.expand_dims(ops.argmax(ops.cast(mask, "int8"), axis=-1), -1) == index
         spared = ops.logical_or(first, grid.same_token())
         masking = ops.logical_and(mask, ops.logical_not(spared))
         if grid.query_mask is not None:  # a query that is padding masks nothing

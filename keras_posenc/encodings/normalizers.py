@@ -71,5 +71,5 @@ class SquaredReLU(Encoding):
         """max(l_ij, 0)^2 / n_i, (B, H, Tq, Tk)."""
         positive = ops.relu(logits)
         # Not the square first: in float16, that of 256 is infinite.
-        visible = ops.cast(ops.maximum(grid.visible(), 1.0)[..., None], positive.dtype)
+        visible = ops.cast(ops.expand_dims(ops.maximum(grid.visible(), 1.0), -1), positive.dtype)
         return positive * (positive / visible)

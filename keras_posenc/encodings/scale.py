@@ -29,7 +29,7 @@ class _QueryFactor(Encoding):
         """q times the factor of its row, (B, Tq, H, D), and k unchanged."""
         factor = self.factor(grid)
         if not isinstance(factor, float):
-            factor = ops.transpose(factor, (0, 2, 1))[..., None]
+            factor = ops.expand_dims(ops.transpose(factor, (0, 2, 1)), -1)
         return ops.cast(ops.cast(q, "float32") * factor, q.dtype), k
 
 

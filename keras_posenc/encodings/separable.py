@@ -100,8 +100,8 @@ class ALiBi(Encoding):
         if self.direction != "one_sided":
             return grid
         distance = grid.distance()[:, None]
-        left = self.sides[:, None, None] > 0
-        return grid.within(ops.where(left, distance >= 0, distance <= 0))
+        # onnxruntime cannot choose between two masks.
+        return grid.within(distance * ops.cast(self.sides[:, None, None], distance.dtype) >= 0)
 
     def heads(self, q, k, grid):
         """For "causal", "one_sided": q and k widened to (B, T, H, D + 4), or D + 6."""

@@ -69,7 +69,7 @@ class ShortConvolution(Configured, keras.layers.Layer):
     def call(self, inputs, mask=None):
         length, earlier = ops.shape(inputs)[1], self.kernel_size - 1
         if mask is not None:
-            inputs = ops.where(ops.cast(mask, "bool")[..., None], inputs, 0)  # also NaN
+            inputs = ops.where(ops.expand_dims(ops.cast(mask, "bool"), -1), inputs, 0)  # also NaN
         before, after, x = ops.split(applied(self.gates, inputs), 3, axis=-1)
         x = ops.pad(before * x, ((0, 0), (earlier, 0), (0, 0)))
         shifted = (x[:, k : k + length] * self.conv_kernel[k] for k in range(self.kernel_size))

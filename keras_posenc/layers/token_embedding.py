@@ -223,7 +223,7 @@ class MaskTokenDropout(Configured, keras.layers.Layer):
         count, zeroed = (ops.sum(ops.cast(m, "float32"), 1, True) for m in (real, masked))
         scale = (1 - MASKED_IN_TRAINING) * count / ops.maximum(count - zeroed, 1)
         scale = ops.cast(ops.where(masked, 0.0, scale), x.dtype)
-        return x * scale[..., None]
+        return x * ops.expand_dims(scale, -1)
 
     def compute_output_shape(self, input_shape):
         return input_shape[0]

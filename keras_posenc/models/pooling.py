@@ -52,7 +52,7 @@ class MaskedPooling(Configured, keras.layers.Layer):
             return ops.sum(ops.where(chosen, inputs, 0), axis=1)
         if self.pooling == "max":
             if mask is not None:
-                inputs = ops.where(mask[..., None], inputs, -3e4)
+                inputs = ops.where(ops.expand_dims(mask, -1), inputs, -3e4)
             return ops.max(inputs, axis=1)
         if mask is None and self.pooling == "mean":
             return ops.mean(inputs, axis=1)

@@ -66,7 +66,7 @@ def mark_missing(rows, ids, bound):
     """
     if bound is None or not backend.TRAITS.drops_assertions or not backend.is_traced(ids):
         return rows
-    return ops.where(ops.logical_and(ids >= 0, ids < bound)[..., None], rows, np.nan)
+    return ops.where(ops.expand_dims(ops.logical_and(ids >= 0, ids < bound), -1), rows, np.nan)
 
 
 def check_length(offset, length, bound, remedy):

@@ -38,7 +38,7 @@ class _RepeatingPositionEmbedding(LearnedPositionEmbedding):
         if not first:
             return rows
         reserved = ops.take(self.table, ops.minimum(position_ids, first), axis=0)
-        return ops.where((position_ids < first)[..., None], reserved, rows)
+        return ops.where(ops.expand_dims(position_ids < first, -1), reserved, rows)
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -192,7 +192,7 @@ class InterpolatedPositionEmbedding(_LongPositionEmbedding):
         weight = ops.cast(scaled % (self.max_position - 1), "float32") / (self.max_position - 1)
         upper = ops.minimum(lower + 1, self.input_dim - 1)
         low, high = (ops.take(self.table, i, axis=0) for i in (lower, upper))
-        return low + weight[..., None] * (high - low)
+        return low + ops.expand_dims(weight, -1) * (high - low)
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")

@@ -221,7 +221,7 @@ def _token_ids(name, token_ids):
 def _is_one_of(token_ids, known):
     """(B, T) bool: whether a token is one of the known ones."""
     known = ops.convert_to_tensor(known, "int32")
-    return ops.any(ops.cast(token_ids, "int32")[..., None] == known, axis=-1)
+    return ops.any(ops.expand_dims(ops.cast(token_ids, "int32"), -1) == known, axis=-1)
 
 
 def _index(x):

@@ -129,6 +129,7 @@ EXPORTED = {
     "ends and both sides": attention({"name": "forget_gate", "bidirectional": True}, "deberta"),
     "orders": lambda x: PositionalAttention(2, 4)(x, x, query_order=order(x), key_order=order(x)),
     "window": attention({"name": "window", "window": 3, "global_tokens": 1}),
+    "sides": attention({"name": "alibi", "direction": "one_sided"}),
     "unit": GatedAttentionUnit(8, 4),
     "last": lambda x: MaskedPooling("last")(keras.layers.Masking()(x)),
 }
@@ -238,6 +239,21 @@ if BACKEND == "tensorflow":
     def test_litert(model, tmp_path):
         export_model(model, tmp_path / "model.tflite")
         check(model, run_litert(tmp_path / "model.tflite"))
+
+    @pytest.mark.filterwarnings("ignore")
+    @pytest.mark.parametrize(
+        "name, options", [("roberta", {}), ("gau_alpha", {"application": "lm"})]
+    )
+    def test_positions_and_scales_of_families_in_litert(name, options, tmp_path):
+        """The positions of RoBERTa skip padding; softmax_plus scales a row by its keys."""
+        config = {**SIZES, "num_hidden_layers": 1, "max_position_embeddings": 74, "pad_token_id": 0}
+        model = build_transformer_model({**config, "hidden_act": "gelu"}, model=name, **options)
+        export_model(model, tmp_path / "model.tflite")
+        run = run_litert(tmp_path / "model.tflite")
+        for batch, length in SHAPES:
+            arrays = feeds(batch, length)[: len(model.inputs)]
+            expected = ops.convert_to_numpy(model(list(arrays)))
+            np.testing.assert_allclose(run(*arrays), expected, rtol=0, atol=1e-5)
 
     @pytest.mark.filterwarnings("ignore")
     def test_an_operation_that_onnx_or_litert_lacks(tmp_path):
