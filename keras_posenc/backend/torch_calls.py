@@ -210,9 +210,11 @@ trained = False  # whether a compiled program has computed gradients since the l
 
 def rotate(x, cos, sin, layout):
     """`shared.rotate`, without the casts of Keras."""
-    if _is_unknown(x):
-        return shared.rotate(x, cos, sin, layout)
     pairs = cos.shape[-1]
+    if _is_unknown(x):
+        # `ops.split` at a place has sizes that an export does not know.
+        turned = shared.rotate(x[..., : 2 * pairs], cos, sin, layout)
+        return ops.concatenate([turned, x[..., 2 * pairs :]], -1)
     if layout == "half" and x.shape[-1] == 2 * pairs:
         cos, sin = once("both halves", (cos, sin), lambda: _both_halves(cos, sin))
         return torch.add(x * cos, x.roll(pairs, -1) * sin).to(x.dtype)

@@ -130,6 +130,7 @@ EXPORTED = {
     "orders": lambda x: PositionalAttention(2, 4)(x, x, query_order=order(x), key_order=order(x)),
     "window": attention({"name": "window", "window": 3, "global_tokens": 1}),
     "sides": attention({"name": "alibi", "direction": "one_sided"}),
+    "part of a head": attention({"name": "rotary", "rotary_dim": 2}),
     "unit": GatedAttentionUnit(8, 4),
     "last": lambda x: MaskedPooling("last")(keras.layers.Masking()(x)),
 }
