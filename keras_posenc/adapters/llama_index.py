@@ -60,7 +60,7 @@ class LlamaIndexEmbedding(BaseEmbedding):
 class LlamaIndexRetriever(BaseRetriever):
     """A retriever of passages, late chunks included, by vectors, by words or by both.
 
-    `metadata` of a node has the id of its text, the place of a chunk, its title and its scores.
+    A node has an id of its text and the place of a chunk; `metadata` has these and the title.
 
     Args:
         model, vectors, **options: as in `Retriever`.
@@ -77,6 +77,11 @@ class LlamaIndexRetriever(BaseRetriever):
 
     def _retrieve(self, query_bundle):
         return [
-            NodeWithScore(node=TextNode(text=text, metadata=metadata), score=score)
-            for text, score, metadata in self._retriever.find(query_bundle.query_str)
+            NodeWithScore(node=TextNode(id_=_id(found), text=text, metadata=found), score=score)
+            for text, score, found in self._retriever.find(query_bundle.query_str)
         ]
+
+
+def _id(found):
+    """The same in every search, so that an evaluation knows a passage again: "7", or "7:120"."""
+    return ":".join(str(found[key]) for key in ("id", "start") if key in found)

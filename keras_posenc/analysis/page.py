@@ -55,8 +55,8 @@ $body
 
 def write_page(path, title, parts, function):
     """Writes a page, whose empty parts are left out, and logs where it has no figures."""
-    page = PAGE.substitute(title=escaped(title), body="\n".join(filter(None, parts)))
-    write_text(path, page)
+    body = "\n".join(filter(None, parts))
+    write_text(path, PAGE.substitute(title=escaped(title), body=body))
     plot.warn_without_matplotlib(path, function)
 
 

@@ -133,8 +133,7 @@ def _blocks_at_once(q, hooks, rows, block_rows, width):
     batch, num_rows, heads = q.shape[:3]
     count = -(-num_rows // block_rows)
     most = max(1, AT_ONCE // (4 * batch * heads * block_rows * width))
-    groups = -(-count // most)
-    return -(-count // groups)
+    return -(-count // -(-count // most))
 
 
 def _chunks(reach, block_rows):

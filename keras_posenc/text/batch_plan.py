@@ -65,7 +65,6 @@ def plan_batches(
     by_length = np.argsort(lengths, kind="stable")
     buckets = [by_length[bucket[by_length] == k] for k in range(len(widths))]
     # Texts that are encoded separately are compared with those of the other rows.
-    free_sizes = batch_sizes if sides is None else even_sizes
-    sizes_of = shapes.fixed_sizes if fixed else free_sizes
+    sizes_of = shapes.fixed_sizes if fixed else batch_sizes if sides is None else even_sizes
     sizes = sizes_of([len(rows) for rows in buckets], widths * texts, token_budget, multiple)
     return Plan(widths, buckets, sizes, sizes if fixed else [multiple] * len(sizes))

@@ -314,8 +314,7 @@ def _splitter(model, pieces, settings):
     prefix = model.prefix and settings.switch("add_prefix_space") is not False
     # Where no piece goes over a space, words are found one by one.
     apart = not any(SPACE in piece[1:] for piece, _ in pieces)
-    scheme = "always" if prefix else "never"
-    splitter = pre_tokenizers.Metaspace(SPACE, scheme, apart)
+    splitter = pre_tokenizers.Metaspace(SPACE, "always" if prefix else "never", apart)
     if not settings.switch("split_by_punct"):
         return splitter
     return pre_tokenizers.Sequence([pre_tokenizers.Punctuation("isolated"), splitter])

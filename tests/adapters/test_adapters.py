@@ -251,6 +251,9 @@ def test_retrievers_of_other_libraries(retriever):
 
         found = retriever(LlamaIndexRetriever).retrieve("w5")
         assert [(each.node.text, each.score) for each in found] == expected
+        places = [each.node.metadata for each in found]
+        ids = [f"{place['id']}:{place['start']}" for place in places]
+        assert [each.node.node_id for each in found] == ids and len(set(ids)) == len(ids)
         libraries += 1
     with contextlib.suppress(ImportError):
         from keras_posenc.adapters import HaystackRetriever

@@ -231,8 +231,7 @@ class Reranker(Embedder):
         logits = self.logits([(query, document) for document in documents], verbose)
         scores = self.scores(logits)
         # Scores of a sigmoid may be equal where logits are not.
-        order = logits if self.activation in INCREASING else scores
-        found = ranked(order, top_k)
+        found = ranked(logits if self.activation in INCREASING else scores, top_k)
         return [{**each, "score": float(scores[each["corpus_id"]])} for each in found]
 
     def save(self, directory):

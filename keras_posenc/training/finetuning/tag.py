@@ -186,8 +186,7 @@ def _places(text, rows):
     tokens = np.concatenate([row.offsets for row in rows])
     tokens = np.unique(tokens[(tokens[:, 0] >= 0) & (tokens[:, 1] < tokens[:, 2]), 1:], axis=0)
     # Tokens of one character, as of its bytes, are one word.
-    is_new_word = np.r_[True, tokens[1:, 0] >= tokens[:-1, 1]][: len(tokens)]
-    return tokens[is_new_word].T
+    return tokens[np.r_[True, tokens[1:, 0] >= tokens[:-1, 1]][: len(tokens)]].T
 
 
 def true_tags(text, entry, words):
