@@ -141,8 +141,7 @@ def _attend(q, k, v, grid, rules, with_map):
 
 def _takes_kernel(q, rules):
     """Whether a fused kernel computes this map, or a block of it."""
-    drops = rules.dropout and not backend.kernels_drop(q)
-    reads_map = drops or rules.hooks.read_map
+    reads_map = (rules.dropout and not backend.kernels_drop(q)) or rules.hooks.read_map
     if rules.flash and reads_map:
         raise ValueError(
             "A fused kernel cannot drop attention weights, nor run an encoding that reads the "

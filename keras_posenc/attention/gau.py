@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
+from keras_posenc import backend
 from keras_posenc.arguments import checks
 from keras_posenc.arguments.hints import Activation, Encodings, Tensor
 from keras_posenc.attention.call import check_features, listed, taking
@@ -159,9 +160,12 @@ class GatedAttentionUnit(PositionalAttention):
 
     def _project(self, query, key, value):
         projected = self.activation(self.input_dense(query))
-        # `ops.split` at places has sizes that an export on torch does not know.
-        ends = (0, self.units, 2 * self.units, None)
-        u, v, z = (projected[..., slice(*part)] for part in itertools.pairwise(ends))
+        ends = (self.units, 2 * self.units)
+        if backend.is_exporting():  # on torch, the sizes of a split are not known there
+            parts = itertools.pairwise((0, *ends, None))
+            u, v, z = (projected[..., slice(*part)] for part in parts)
+        else:  # gradients of slices are slow on TensorFlow
+            u, v, z = ops.split(projected, list(ends), axis=-1)
         q, k = (z * ops.cast(x, z.dtype) for x in (self.query_scale, self.key_scale))
         if self.use_bias:
             q, k = q + ops.cast(self.query_offset, q.dtype), k + ops.cast(self.key_offset, k.dtype)

@@ -184,8 +184,7 @@ class SelectiveAttention(Encoding):
         if grid.query_mask is not None:  # a query that is padding masks nothing
             masking = ops.logical_and(masking, ops.cast(grid.query_mask, "bool")[:, :, None])
         masked = ops.where(masking, ops.relu(logits[:, 0]), 0.0)
-        earlier = ops.concatenate([carry[:, None], masked[:, :-1]], axis=1)
-        sums = ops.cumsum(earlier, axis=1)
+        sums = ops.cumsum(ops.concatenate([carry[:, None], masked[:, :-1]], axis=1), axis=1)
         return logits - sums[:, None], sums[:, -1] + masked[:, -1]
 
 

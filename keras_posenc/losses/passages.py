@@ -58,8 +58,7 @@ class PassageRanking(Configured, keras.losses.Loss):
     def call(self, y_true, y_pred):
         vectors = unit(y_pred)
         within = ops.sum(vectors[:, :1] * vectors[:, 1:], axis=-1)
-        is_there = ops.any(ops.not_equal(vectors[:, 1:], 0), axis=-1)
-        within = ops.where(is_there, within, -1e9)
+        within = ops.where(ops.any(ops.not_equal(vectors[:, 1:], 0), axis=-1), within, -1e9)
         across, places = batch_cosines(y_true, vectors[:, :2])
         return self.document_weight * self._entropy(ops.zeros_like(places), within) + (
             1 - self.document_weight

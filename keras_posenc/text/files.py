@@ -169,8 +169,7 @@ def read_rows(path, readers):
         )
     if isinstance(path, FilePart):
         return path.columns, path.rows, {}
-    content = None if reader is read_parquet else decode(path)
-    columns, rows, flagged = reader(path, content)
+    columns, rows, flagged = reader(path, None if reader is read_parquet else decode(path))
     if not rows:
         raise ValueError(f"{path} has column names but no rows.")
     return columns, rows, flagged
