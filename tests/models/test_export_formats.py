@@ -243,12 +243,17 @@ if BACKEND == "tensorflow":
 
     @pytest.mark.filterwarnings("ignore")
     @pytest.mark.parametrize(
-        "name, options", [("roberta", {}), ("gau_alpha", {"application": "lm"})]
+        "options",
+        [{"model_type": "roberta"}, {"model": "gau_alpha", "application": "lm"}],
+        ids=str,
     )
-    def test_positions_and_scales_of_families_in_litert(name, options, tmp_path):
+    def test_positions_and_scales_of_families_in_litert(options, tmp_path):
         """The positions of RoBERTa skip padding; softmax_plus scales a row by its keys."""
         config = {**SIZES, "num_hidden_layers": 1, "max_position_embeddings": 74, "pad_token_id": 0}
-        model = build_transformer_model({**config, "hidden_act": "gelu"}, model=name, **options)
+        config |= {"hidden_act": "gelu"}
+        if "model_type" in options:
+            config, options = {**config, **options}, {}
+        model = build_transformer_model(config, **options)
         export_model(model, tmp_path / "model.tflite")
         run = run_litert(tmp_path / "model.tflite")
         for batch, length in SHAPES:
