@@ -32,8 +32,14 @@ WORDS, HEAD, PAIRS = (
     "pairs, then linear head",
 )
 # Arguments of `finetune`.
+SHORT = {"freeze": "encoder", "max_length": 512}
+HEADS = {
+    HEAD: {"freeze": "encoder"},
+    "the same, first 512 tokens": SHORT,
+    "the same, 512 tokens of both ends": {**SHORT, "longer": "ends"},
+}
 TUNED = {"fine-tuning, 3 epochs": {"epochs": 3}, "fine-tuning, defaults": {}}
-WAYS = (WORDS, HEAD, *TUNED, PAIRS)
+WAYS = (WORDS, *HEADS, *TUNED, PAIRS)
 OUTPUT = pathlib.Path("benchmarks/results/few_texts.json")
 PAIR_LENGTH = 128  # tokens that the recipe of pairs reads
 
@@ -105,7 +111,7 @@ def measured(way, train, test, folder, seed):
             verbose=2,
         )
         checkpoint, seconds = folder / "pairs", pairs["train"]["seconds"]
-    given = TUNED.get(way, {"freeze": "encoder"})
+    given = (HEADS | TUNED).get(way, HEADS[HEAD])
     metrics = finetune(checkpoint, train, folder / "out", **given, **run)
     found = metrics["test"]
     return facts | {

@@ -19,6 +19,7 @@ from keras import ops
 from keras_posenc import backend
 from keras_posenc.attention.matrix import by_head, columns_last, columns_second
 from keras_posenc.attention.rules import Rules
+from keras_posenc.backend.shared_pass import is_compiling
 from keras_posenc.maps.axes import axes_of, tensor, tensors_of, with_tensors
 from keras_posenc.maps.columns import slice_axis
 from keras_posenc.maps.grid import Grid
@@ -117,7 +118,7 @@ def prepare(q, k, v, grid, rules, compute, explicit=False):
     `explicit`: bool. The weights of the encodings are among them.
     """
     variables = {}
-    if explicit or not backend.TRAITS.closures_have_gradients:
+    if explicit or not (backend.TRAITS.closures_have_gradients or is_compiling()):
         # Frozen ones too: TensorFlow watches what is read, and a scope may hold other values.
         variables = {id(w): w for e in rules.hooks.encodings for w in e.weights}
     carry = [encoding.carry(grid) for encoding in rules.hooks.scan]

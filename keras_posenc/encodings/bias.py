@@ -264,7 +264,7 @@ class FIRE(Encoding):
         # Matrix products are faster than broadcasting over a fifth axis. d is the weight of a unit
         # that is always 1.
         pairs = ops.reshape(ops.stack([share, ops.ones_like(share)], axis=-1), (-1, 2))
-        always = np.array([[0.0], [1.0]], "float32")
+        always = backend.constant([[0.0], [1.0]], "float32")
         inner = ops.concatenate([ops.stack([w, u]), always], axis=1)
         biases = ops.matmul(ops.relu(ops.matmul(pairs, inner)), ops.concatenate([v, d[None]]))
         batch, *cells = ops.shape(share)

@@ -207,4 +207,4 @@ class NEZHA(_ClippedTable):
         angles = positions[:, None] * 10000.0 ** (-np.arange(0, size, 2) / size)
         pairs = np.stack([np.sin(angles), np.cos(angles)], axis=-1)
         # An odd size ends with a sine.
-        return pairs.reshape(len(positions), -1)[:, :size].astype("float32")
+        return backend.constant(pairs.reshape(len(positions), -1)[:, :size], "float32")

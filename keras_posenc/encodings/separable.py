@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_posenc import backend
 from keras_posenc.arguments import checks
 from keras_posenc.arguments.hints import Initializer
 from keras_posenc.encodings.base import Encoding, Execution
@@ -92,7 +93,7 @@ class ALiBi(Encoding):
 
     def _slopes(self):
         """(H,) float32."""
-        slopes = ops.cast(self.slopes, "float32")
+        slopes = backend.constant(self.slopes, "float32")
         return ops.softplus(slopes) if self.learned else slopes
 
     def restrict(self, grid):
@@ -109,7 +110,7 @@ class ALiBi(Encoding):
             return q, k
         rows, columns = (_digits(positions) for positions in from_first_key(grid))
         units = (self.sides[:, None] * [256, 1, 1])[:, : rows.shape[-1]]
-        steps = self._slopes()[:, None] * ops.cast(units, "float32")
+        steps = self._slopes()[:, None] * backend.constant(units, "float32")
         # `widen` multiplies the query's side by the root, and then rounds. With the root placed
         # like this, both products contain the same rounded steps, so that their difference is
         # exactly steps times the distance.
@@ -172,13 +173,13 @@ class Sandwich(Encoding):
 
     def _by_distance(self, distances):
         waves = ops.cos(_angles(distances, self.size, self.base))
-        ratios = ops.cast(sandwich_ratios(self.num_heads), "float32")
+        ratios = backend.constant(sandwich_ratios(self.num_heads), "float32")
         return (ops.sum(waves, axis=-1, keepdims=True) - self.size / 2) * ratios
 
     def heads(self, q, k, grid):
         """q and k widened to (B, T, H, D + S + 1)."""
         rows, columns = _waves(grid, self.size, self.base)
-        ratios = ops.cast(sandwich_ratios(self.num_heads)[:, None], "float32")
+        ratios = backend.constant(sandwich_ratios(self.num_heads)[:, None], "float32")
         rows, columns = (ops.concatenate(waves, axis=-1) for waves in (rows, columns))
         # Subtracting S / 2 cancels in the softmax, and keeps the logits small for bfloat16.
         rows = _side_by_side(ratios * rows, -self.size / 2 * ratios)

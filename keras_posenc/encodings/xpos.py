@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_posenc import backend
 from keras_posenc.arguments import checks
 from keras_posenc.encodings.base import Execution
 from keras_posenc.encodings.rotary import RotaryEmbedding
@@ -79,11 +80,11 @@ class XPos(RotaryEmbedding):
         rows = grid.query_index if packed else grid.query_positions
         columns = grid.key_index if packed else grid.key_positions
         rows, columns = (ops.cast(ids, "float32") for ids in (rows, columns))
-        centre = (ops.min(rows, 1, keepdims=True) + ops.max(rows, 1, keepdims=True)) / 2
+        centre = (ops.amin(rows, 1, keepdims=True) + ops.amax(rows, 1, keepdims=True)) / 2
         pairs = np.arange(self.rotary_size // 2) / (self.rotary_size // 2)
         rates = np.log((pairs + self.gamma) / (1 + self.gamma)) / self.scale_base
         rates = np.repeat(rates, 2) if self.layout == "interleaved" else np.tile(rates, 2)
-        rates = ops.cast(rates, "float32")
+        rates = backend.constant(rates, "float32")
         of_rows = (rows - centre)[..., None] * rates
         # Keys so far behind a block of queries are visible to none of them.
         of_columns = ops.minimum((centre - columns)[..., None] * rates, EXPONENT)

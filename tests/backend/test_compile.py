@@ -170,6 +170,17 @@ def test_encodings_of_fused_kernels_are_in_the_program(name, programs, cuda):
     assert len(programs) == 1
 
 
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call")
+@pytest.mark.parametrize("name", ["fire", "kerple", "nezha", "sandwich", "xpos"])
+def test_other_encodings_are_one_program(name, programs):
+    causal = {"application": "lm"} if name == "xpos" else {}
+    model = build(encodings=[name], num_hidden_layers=1, **causal)
+    found = gradients(model, torch.compile(model))
+    for each, expected in zip(found, gradients(model, model), strict=True):
+        np.testing.assert_allclose(each, expected, rtol=1e-4, atol=1e-5)
+    assert len(programs) == 1
+
+
 def test_scopes_are_those_of_now():
     """`clear_session` gives Keras another record of what is set for all calls of a thread."""
     from keras_posenc.backend.keras_names import scope
