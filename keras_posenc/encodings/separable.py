@@ -93,7 +93,7 @@ class ALiBi(Encoding):
 
     def _slopes(self):
         """(H,) float32."""
-        slopes = backend.constant(self.slopes, "float32")
+        slopes = ops.cast(self.slopes, "float32")
         return ops.softplus(slopes) if self.learned else slopes
 
     def restrict(self, grid):
@@ -110,7 +110,7 @@ class ALiBi(Encoding):
             return q, k
         rows, columns = (_digits(positions) for positions in from_first_key(grid))
         units = (self.sides[:, None] * [256, 1, 1])[:, : rows.shape[-1]]
-        steps = self._slopes()[:, None] * backend.constant(units, "float32")
+        steps = self._slopes()[:, None] * ops.cast(units, "float32")
         # `widen` multiplies the query's side by the root, and then rounds. With the root placed
         # like this, both products contain the same rounded steps, so that their difference is
         # exactly steps times the distance.
