@@ -293,8 +293,7 @@ def scan(step, carry, elements, reverse=False):
 
 
 def recomputed(function):
-    """A function of lists of tensors that the backward pass computes once more: it keeps its
-    arguments alone."""
+    """A function of lists of tensors that keeps these alone, and is computed again backwards."""
     raise NotImplementedError
 
 

@@ -254,9 +254,7 @@ class Tokenizer(Tokens):
 
     def _row(self, row, max_length=None, truncate_from=None, offsets=False):
         """What `encode` returns of the (ids, spans) of one text or two."""
-        parts, runs = list(zip(*row, strict=True)), self._layouts[len(row) - 1]
-        if not offsets:
-            parts = parts[:1]
+        parts, runs = list(zip(*row, strict=True))[: 1 + offsets], self._layouts[len(row) - 1]
         side = checks.choice("truncate_from", truncate_from or self.truncate_from, PLACES)
         if max_length is not None:
             room = self._room("max_length", max_length, len(row) == 2)
