@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from keras_posenc.keras_support.lazy import import_keras as _import_keras
 
-__version__ = "0.5.0"
+__version__ = "0.6.0"
 
 _import_keras()
 

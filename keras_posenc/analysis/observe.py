@@ -71,9 +71,10 @@ def _calls(model, inputs):
     if not calls:
         raise ValueError("The model has no PositionalAttention of its own to look at.")
     given = [(node.arguments.args, node.arguments.kwargs) for node in calls]
-    tensors = [x for x in keras.tree.flatten(given) if isinstance(x, keras.KerasTensor)]
-    tensors = list({id(x): x for x in tensors}.values())
-    found = dict(zip(map(id, tensors), keras.Model(model.input, tensors)(inputs), strict=True))
+    every = (x for x in keras.tree.flatten(given) if isinstance(x, keras.KerasTensor))
+    tensors = list({id(x): x for x in every}.values())
+    found = keras.tree.flatten(keras.Model(model.input, tensors)(inputs))  # of one, no list
+    found = dict(zip(map(id, tensors), found, strict=True))
     given = keras.tree.map_structure(lambda x: found.get(id(x), x), given)
     return [(node.operation, *each) for node, each in zip(calls, given, strict=True)]
 

@@ -106,8 +106,7 @@ class Reranker(Embedder):
                 "A cross-encoder reads a query with each chunk, and has no vectors of chunks: give "
                 f'reading="chunks:256". Received: reading={str(reading)!r}'
             )
-        ends = reading == ENDS
-        reading = None if ends else reading
+        ends, reading = (True, None) if reading == ENDS else (False, reading)
         check_chunks(reading and str(reading), max_length)
         length = max_length if reading is None else reading.size
         trained = open_finetuned(
