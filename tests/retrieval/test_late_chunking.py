@@ -297,7 +297,10 @@ def test_embed_cuts_texts_into_chunks(minilm, model, tmp_path):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"reading": "late"}, "`reading` must be like 'whole', 'chunks:256' or 'late:256,over"),
+        (
+            {"reading": "late"},
+            "`reading` must be like 'whole', 'ends', 'chunks:256' or 'late:256,over",
+        ),
         ({"reading": "late:four"}, "`reading` must be like .* Received: 'late:four'"),
         ({"reading": "windows:4"}, "`reading` must be one of .*'late', .*Received: 'windows'"),
         ({"reading": "chunks:4,overlap=4"}, "`overlap` must be an integer from 0 to 3. Received"),

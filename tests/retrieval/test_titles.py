@@ -144,7 +144,9 @@ def test_readings_with_titles():
         *("chunks:8,titles", "late", "late:x", "whole:8", "late:8,at=2"),
         *("passages:8,windows=9", "late:8,windows=x"),
     ):
-        with pytest.raises(ValueError, match="`reading` must be like 'whole', 'chunks:256' or"):
+        with pytest.raises(
+            ValueError, match="`reading` must be like 'whole', 'ends', 'chunks:256' or"
+        ):
             reading_of(wrong)
     assert headings_of([[5, "b"], [0, "a"]]) == [(0, "a"), (5, "b")]
 

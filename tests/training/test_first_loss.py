@@ -116,6 +116,17 @@ def test_the_first_loss_is_near_that_of_guessing(bert, tmp_path, case):
     assert found == pytest.approx(guessed, rel=0.01)
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_half_precision_begins_with_the_same_loss(bert, tmp_path, case):
+    exact, _ = first_loss(bert, tmp_path / "exact", case)
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        half, _ = first_loss(bert, tmp_path / "half", case)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert half == pytest.approx(exact, rel=0.01)
+
+
 def test_every_task_and_loss_has_a_case():
     names = {case.partition(":")[0] for case in CASES}
     # The cosines of a new embedder decide what this one begins with.

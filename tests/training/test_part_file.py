@@ -13,7 +13,8 @@ from forks import Fork
 
 from keras_posenc import backend
 from keras_posenc.folders.folder import Folder
-from keras_posenc.retrieval import embed, open_embedder
+from keras_posenc.retrieval import DenseEmbedder, embed, open_embedder
+from keras_posenc.retrieval.embedders import Opening
 from keras_posenc.retrieval.embedding_record import EmbeddingRecord, read_record
 from keras_posenc.text.text_stream import TextStream
 from keras_posenc.training import part_file, predict
@@ -276,7 +277,7 @@ class Killed(BaseException):
 def test_a_result_is_whole_wherever_the_end_was_interrupted(tmp_path, monkeypatch, has_record):
     """Before each rename and removal after the last part."""
     (tmp_path / "model").mkdir()
-    model = Folder.of(tmp_path / "model")
+    model = Opening(Folder.of(tmp_path / "model"), DenseEmbedder, {})
     output, parts = tmp_path / "out.npy", tmp_path / "out.npy.parts"
     computed = []
 

@@ -72,7 +72,7 @@ def test_stages_that_are_no_pairs_are_refused(lengths):
             "spline",
             "`extension` must be one of .'hierarchical', 'tile', .* Received: 'spline'",
         ),
-        ("longer", "split", "`longer` must be one of .'cut', 'skip'.. Received: 'split'"),
+        ("longer", "split", "`longer` must be one of .'cut', 'ends', 'skip'.. Received: 'split'"),
         ("token_budget", 0, "`token_budget` must be a positive integer. Received: 0"),
         ("lengths", ((512, 0),), "`epochs` must be a positive integer. Received: 0"),
         ("lengths", ((2, 1),), "`max_length` must be an integer of at least 3. Received: 2"),

@@ -48,7 +48,7 @@ class ContextualModel(backend.SafeTrainer, keras.Model):
     """
 
     def __init__(self, student, near=NEAR, **kwargs):
-        super().__init__(**kwargs)
+        super().__init__(**{"dtype": "float32", **kwargs})  # so that weights of means stay exact
         self.student, self.near = student, near
 
     def call(self, inputs):
