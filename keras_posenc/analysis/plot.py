@@ -174,7 +174,8 @@ def learning_curves(figure, history, steps=(), score="accuracy", title="accuracy
 
 
 def _ticks(last, most=8):
-    return range(0, int(last) + 1, -(-int(last) // most))
+    step = -(-int(last) // most)
+    return range(0, int(last) + 1, step)
 
 
 def _mark_stages(axes, history, place):

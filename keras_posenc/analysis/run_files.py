@@ -73,7 +73,8 @@ def check_metrics(value, where):
     """What the metrics of a fine-tuning must be."""
     train = {"max_length": e.count, "seconds": e.number, "lengths": _histogram}
     needed = {"labels": e.every(e.text), "train": e.keys(train), "versions": e.by_name(e.text)}
-    e.keys(needed, {"scores": e.by_name(e.text), **ORIGIN})(value, where)
+    optional = {"scores": e.by_name(e.text), **ORIGIN}
+    e.keys(needed, optional)(value, where)
     names = value.get("scores", SCORES)
     if not names or not all(names.values()):
         raise ValueError("scores should name a score, each by a title")

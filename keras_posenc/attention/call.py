@@ -144,7 +144,8 @@ def taking(arguments):
 def _as_many(q, keys, same):
     """Whether there are as many queries as keys; None if only the program's runs know."""
     lengths = q.shape[1], keys.shape[1]
-    return None if lengths == (None, None) and not same else lengths[0] == lengths[1]
+    unknown = lengths == (None, None) and not same
+    return None if unknown else lengths[0] == lengths[1]
 
 
 def _is_last(q, start, num_keys):

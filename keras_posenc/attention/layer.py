@@ -308,7 +308,8 @@ class PositionalAttention(Configured, keras.layers.Layer):
         of_queries = {e: e.query_features(query) for e in hooks.query_features}
         content = Content(queries, None, None, memory.features, of_queries, tables)
         grid = call.grid(q, memory, content, self.sliding_window)
-        output, scores, logits = attend(q, k, v, grid, self._rules(call, hooks), call.with_map)
+        rules = self._rules(call, hooks)
+        output, scores, logits = attend(q, k, v, grid, rules, call.with_map)
         return call.result(merge(output), scores, logits, new_cache)
 
     def _project(self, query, key, value):

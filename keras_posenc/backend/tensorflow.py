@@ -44,7 +44,8 @@ def by_group(function, rows, counts, weights):
     """`shared.by_group` with each row computed once, which XLA has no operation for."""
     weights = [tf.unstack(ops.convert_to_tensor(w)) for w in weights]
     parts = tf.split(rows, counts, num=len(weights[0]))
-    return tf.concat(list(map(function, parts, map(list, zip(*weights, strict=True)))), 0)
+    outputs = map(function, parts, map(list, zip(*weights, strict=True)))
+    return tf.concat(list(outputs), 0)
 
 
 class SafeTrainer(shared.SafeTrainer):

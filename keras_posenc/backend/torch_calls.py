@@ -212,6 +212,8 @@ def rotate(x, cos, sin, layout):
     """`shared.rotate`, without the casts of Keras."""
     pairs = cos.shape[-1]
     if _is_unknown(x):
+        if x.shape[-1] == 2 * pairs:
+            return shared.rotate(x, cos, sin, layout)
         # `ops.split` at a place has sizes that an export does not know.
         turned = shared.rotate(x[..., : 2 * pairs], cos, sin, layout)
         return ops.concatenate([turned, x[..., 2 * pairs :]], -1)

@@ -35,7 +35,8 @@ def crc32c(data):
         data = data.copy()
         data[:4] ^= 0xFF
     bits = np.unpackbits(data, bitorder="little").view(bool)
-    return int(np.bitwise_xor.reduce(_powers()[-bits.size :][bits])) ^ 0xFFFFFFFF
+    powers = _powers()[-bits.size :]
+    return int(np.bitwise_xor.reduce(powers[bits])) ^ 0xFFFFFFFF
 
 
 def _short(numbers):

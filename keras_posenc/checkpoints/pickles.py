@@ -114,7 +114,8 @@ class _Run:
         return values
 
     def tuple(self, count):
-        self.push(tuple(reversed([self.pop() for _ in range(count)])))
+        values = [self.pop() for _ in range(count)]
+        self.push(tuple(reversed(values)))
 
     def protocol(self):
         number = self.number("<B")

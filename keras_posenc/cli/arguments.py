@@ -119,7 +119,8 @@ def parser():
     dict(_add(commands, COMMANDS))
     what = "Draws what position encodings do (needs Matplotlib)"
     plot = commands.add_parser("plot", help=what, description=f"{what}.")
-    dict(_add(plot.add_subparsers(dest="what", metavar="WHAT", required=True), PLOTS))
+    plots = plot.add_subparsers(dest="what", metavar="WHAT", required=True)
+    dict(_add(plots, PLOTS))
     return whole
 
 

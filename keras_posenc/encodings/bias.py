@@ -266,7 +266,8 @@ class FIRE(Encoding):
         pairs = ops.reshape(ops.stack([share, ops.ones_like(share)], axis=-1), (-1, 2))
         always = backend.constant([[0.0], [1.0]], "float32")
         inner = ops.concatenate([ops.stack([w, u]), always], axis=1)
-        biases = ops.matmul(ops.relu(ops.matmul(pairs, inner)), ops.concatenate([v, d[None]]))
+        outer = ops.concatenate([v, d[None]])
+        biases = ops.matmul(ops.relu(ops.matmul(pairs, inner)), outer)
         batch, *cells = ops.shape(share)
         # tf2onnx makes a faulty reshape of a transpose of four axes, and LiteRT of two transposes.
         biases = ops.swapaxes(ops.reshape(biases, (batch, -1, self.num_heads)), 1, 2)

@@ -105,4 +105,5 @@ class ContentBias(Encoding):
     def _index(self, distance):
         """The profile of integer distances; the last one, of zeros, is that of unknown ones."""
         index, count = distance - self.first, self.profiles.shape[-1]
-        return ops.where(ops.logical_and(index >= 0, index < count), index, count)
+        known = ops.logical_and(index >= 0, index < count)
+        return ops.where(known, index, count)

@@ -137,7 +137,8 @@ class ContextualPositionEmbedding(Encoding):
     def _near_or_far(self, logits, scores, q, grid, width, everywhere):
         """Gates of the nearest keys only, if with them every row is at its last position."""
         near = LastColumns(grid, width)
-        position = self.positions(self.gates(near.cut(logits), q, near.grid), near.grid)
+        gates = self.gates(near.cut(logits), q, near.grid)
+        position = self.positions(gates, near.grid)
         passed = ops.logical_or(position[..., :1] >= self.npos_max - 1, near.all)
 
         def far_keys_are_last():

@@ -80,5 +80,6 @@ class LogCPB(Encoding):
         w, u, v = (ops.cast(x, "float32") for x in (self.w, self.u, self.v))
         longest = backend.log1p(ops.cast(self.scale * self.train_length, "float32"))
         x = ops.sign(distance) * backend.log1p(self.scale * ops.abs(distance)) / longest
-        biases = ops.moveaxis(ops.matmul(ops.relu(x[..., None] * w + u), v), -1, 1)
+        hidden = ops.relu(x[..., None] * w + u)
+        biases = ops.moveaxis(ops.matmul(hidden, v), -1, 1)
         return biases if self.bound is None else self.bound * ops.sigmoid(biases)

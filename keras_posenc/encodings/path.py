@@ -213,7 +213,8 @@ def _shifted(x, shift):
 def _at(x, place):
     """x (B, T, ...) at other places (B or 1, T), and zeros where these are below 0."""
     place = ops.reshape(place, (*ops.shape(place), *[1] * (len(x.shape) - 2)))
-    return ops.take_along_axis(x, ops.maximum(place, 0), axis=1) * ops.cast(place >= 0, x.dtype)
+    found = ops.take_along_axis(x, ops.maximum(place, 0), axis=1)
+    return found * ops.cast(place >= 0, x.dtype)
 
 
 def _seen(grid, place):

@@ -98,7 +98,8 @@ def _kind_and_fields(scaling):
             f'{{"rope_type": "linear", "factor": 2.0}}. Received: {quote(scaling)}'
         )
     fields = {name: value for name, value in scaling.items() if value is not None}
-    kind = fields.pop("rope_type", fields.pop("type", None))
+    older = fields.pop("type", None)
+    kind = fields.pop("rope_type", older)
     kind = ALIASES.get(kind, kind)
     if kind is None:
         raise ValueError(

@@ -210,7 +210,8 @@ def layout_of(folder):
 def module_folders(folder):
     """The folders of a directory's modules, with the directory itself."""
     rows = folder.listed_modules if folder.has_any(MODULES) else []
-    folders = [folder.sub(place) for place in dict.fromkeys([row["path"] for row in rows])]
+    places = [row["path"] for row in rows]
+    folders = [folder.sub(place) for place in dict.fromkeys(places)]
     return [folder, *(each for each in folders if each.is_directory and each is not folder)]
 
 

@@ -41,4 +41,5 @@ class Dropout(keras.layers.Dropout):
             return backend.drop_features(inputs, self.rate, backend.next_seed(self.seed_generator))
         map_of_one = ops.reshape(inputs, (1, 1, -1, inputs.shape[-1]))
         seeds = backend.next_seed(self.seed_generator, by_kernel=False)
-        return ops.reshape(drop_weights(map_of_one, self.rate, seeds), ops.shape(inputs))
+        outputs = drop_weights(map_of_one, self.rate, seeds)
+        return ops.reshape(outputs, ops.shape(inputs))

@@ -177,7 +177,8 @@ class SpanF1(Configured, keras.metrics.Metric):
 
     def result(self):
         """2 both / (predicted + right); 0 where there are no spans at all."""
-        return ops.divide_no_nan(2 * self.both, self.predicted + self.right)
+        spans = self.predicted + self.right
+        return ops.divide_no_nan(2 * self.both, spans)
 
 
 def from_list(labels, scores, axes):

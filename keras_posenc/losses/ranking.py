@@ -60,7 +60,8 @@ def _in_blocks(queries, documents, equation):
             return ops.zeros((texts, count), "float32")
 
         # Queries are mostly short, and padded to the length of the documents.
-        return backend.choose(ops.logical_not(ops.any(is_query)), nothing, largest), carry
+        unscored = ops.logical_not(ops.any(is_query))
+        return backend.choose(unscored, nothing, largest), carry
 
     whole = [documents[..., :-1], documents[..., -1]]
     shape = tuple(n if isinstance(n, int) else None for n in (texts, count))
@@ -216,7 +217,8 @@ class ListwiseKL(Configured, keras.losses.Loss):
         _check(y_true, scores, (scores.shape[-1],))
         wanted = ops.log_softmax(y_true / self.temperature, axis=-1)
         given = ops.log_softmax(scores / self.temperature, axis=-1)
-        return self.temperature**2 * ops.sum(ops.exp(wanted) * (wanted - given), axis=-1)
+        divergence = ops.sum(ops.exp(wanted) * (wanted - given), axis=-1)
+        return self.temperature**2 * divergence
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -264,5 +266,6 @@ class MaxSimRanking(Configured, keras.losses.Loss):
         vectors, places, allowed = whole_batch(y_true, y_pred)
         queries, others = y_pred[:, 0], ops.transpose(vectors[:, 1:], (1, 0, 2, 3))
         documents = ops.reshape(others, (-1, ops.shape(y_pred)[2], y_pred.shape[3]))
-        logits = ops.where(allowed, self.scale * scores_of_all(queries, documents), -1e9)
+        scores = scores_of_all(queries, documents)
+        logits = ops.where(allowed, self.scale * scores, -1e9)
         return ops.sparse_categorical_crossentropy(places, logits, from_logits=True)

@@ -39,7 +39,8 @@ def whole_batch(y_true, y_pred):
     vectors, _ = backend.gather_rows(y_pred)
     places = first + ops.arange(ops.shape(y_pred)[0])
     rows, sides = ops.shape(vectors)[0], texts - 1
-    is_own = ops.equal(ops.tile(ops.arange(rows), (sides,))[None], places[:, None])
+    row_of = ops.tile(ops.arange(rows), (sides,))
+    is_own = ops.equal(row_of[None], places[:, None])
     is_positive = ops.logical_and(is_own, ops.arange(rows * sides)[None] < rows)
     anchors = all_numbers[:, 0]
     same_anchor = ops.equal(numbers[:, :1], anchors[None])
@@ -62,8 +63,10 @@ def batch_cosines(y_true, y_pred):
     the places (B,) of the positives."""
     rows = unit(y_pred)
     vectors, places, allowed = whole_batch(y_true, rows)
-    candidates = ops.reshape(ops.transpose(vectors[:, 1:], (1, 0, 2)), (-1, vectors.shape[-1]))
-    return ops.where(allowed, ops.matmul(rows[:, 0], ops.transpose(candidates)), -1e9), places
+    others = ops.transpose(vectors[:, 1:], (1, 0, 2))
+    candidates = ops.reshape(others, (-1, vectors.shape[-1]))
+    cosines = ops.matmul(rows[:, 0], ops.transpose(candidates))
+    return ops.where(allowed, cosines, -1e9), places
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -196,7 +199,8 @@ class CoSENT(Configured, keras.losses.Loss):
         scores = ops.reshape(ops.cast(y_true, "float32"), (-1,))
         cosines, _ = backend.gather_rows(cosines)
         scores, _ = backend.gather_rows(scores)
-        ordered = ops.logical_and(scores[:, None] > scores[None], (scores >= -1)[None])
+        is_pair = scores >= -1
+        ordered = ops.logical_and(scores[:, None] > scores[None], is_pair[None])
         gaps = self.scale * (cosines[None] - cosines[:, None])
         gaps = ops.reshape(ops.where(ordered, gaps, -1e9), (-1,))
         # The 0 stands for the 1 in the logarithm.

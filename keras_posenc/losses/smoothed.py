@@ -69,7 +69,8 @@ class SmoothedSparseCategoricalCrossentropy(Configured, keras.losses.SparseCateg
         losses = super().call(y_true, y_pred)
         if not self.label_smoothing:
             return losses
-        smoothed = losses + self.label_smoothing * (self._against_uniform(y_pred) - losses)
+        uniform = self._against_uniform(y_pred)
+        smoothed = losses + self.label_smoothing * (uniform - losses)
         if self.ignore_class is None:
             return smoothed
         if len(y_true.shape) == len(y_pred.shape):

@@ -104,4 +104,5 @@ def band(grid, reach):
             return Columns(grid)
     else:
         width = ops.minimum(width, num_columns)
-    return Columns(grid, ops.clip(grid.first_distance() - reach, 0, num_columns - width), width)
+    start = grid.first_distance() - reach
+    return Columns(grid, ops.clip(start, 0, num_columns - width), width)

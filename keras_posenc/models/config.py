@@ -254,7 +254,8 @@ class Config:
         Returns:
             The length; None if the table has as many rows, or there is no table.
         """
-        return length if self.position_table and (length or 0) > self.max_position else None
+        longer = self.position_table and (length or 0) > self.max_position
+        return length if longer else None
 
     @property
     def value_size(self):

@@ -81,7 +81,8 @@ class _Located(ValueError):
 
 def _replaced(config, overrides):
     """A `Config` with other fields, by any of their names, as its file would have it with them."""
-    overrides = {FAMILIES[config.family].ours(key): value for key, value in overrides.items()}
+    family = FAMILIES[config.family]
+    overrides = {family.ours(key): value for key, value in overrides.items()}
     if config.source is None or not overrides:
         return dataclasses.replace(config, **overrides)
     if overrides.get("max_position") is not None:  # a file counts those behind the padding id, too

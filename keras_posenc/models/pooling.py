@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_posenc import backend
 from keras_posenc.arguments import checks
 from keras_posenc.keras_support.configured import Configured
 
@@ -47,6 +48,8 @@ class MaskedPooling(Configured, keras.layers.Layer):
                 return inputs[:, -1]
             steps = ops.arange(ops.shape(inputs)[1], dtype="int32")
             last = ops.max(ops.where(mask, steps, 0), axis=1)
+            if not backend.is_exporting():
+                return ops.take_along_axis(inputs, last[:, None, None], axis=1)[:, 0]
             # A gather would give an export on torch a fixed number of texts.
             chosen = ops.expand_dims(ops.equal(steps, ops.expand_dims(last, 1)), 2)
             return ops.sum(ops.where(chosen, inputs, 0), axis=1)

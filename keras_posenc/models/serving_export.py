@@ -4,6 +4,7 @@ import contextlib
 import functools
 import importlib.util
 import logging
+import mmap
 import os
 import pathlib
 import re
@@ -129,7 +130,8 @@ def _check_onnx(path):
 def _check_litert(path):
     """Refuses a file with operations of TensorFlow, which its converter writes without a word."""
     with open(path, "rb") as file:
-        found = re.findall(rb"\0\0\0(Flex\w+)\0", file.read())  # strings, behind their lengths
+        whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        found = re.findall(rb"\0\0\0(Flex\w+)\0", whole)  # strings, behind their lengths
     if found:
         raise ValueError(
             "The model has an operation that cannot be exported to LiteRT: write a .onnx file, or "

@@ -71,7 +71,7 @@ def _in_sub_batches(model, inputs, count):
     @backend.recomputed
     def compute(trainable, numbers, ids):
         rows = dict(zip(inputs, ops.unstack(ids), strict=True))
-        if backend.TRAITS.eager:  # the shorter way, since nothing is traced
+        if backend.TRAITS.eager:  # where a call without the state keeps features longer
             before = moved(numbers)
             try:
                 vectors = model(rows, training=True)

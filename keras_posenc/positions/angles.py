@@ -16,7 +16,8 @@ def angles(ids, turns):
     removed from each product. `ids`: float32 (B, T, pairs or 1). `turns`: turns per position: NumPy
     (pairs,), split in float64, or float32 (B, 1, pairs). Returns float32 (B, T, pairs).
     """
-    coarse = (np if isinstance(turns, np.ndarray) else ops).floor(turns * 2**14) / 2**14
+    floor = np.floor if isinstance(turns, np.ndarray) else ops.floor
+    coarse = floor(turns * 2**14) / 2**14
     coarse, fine = (backend.constant(x, "float32") for x in (coarse, turns - coarse))
     whole = ops.floor(ids)
     high = ops.floor(ids / 4096) * 4096

@@ -66,7 +66,8 @@ def mark_missing(rows, ids, bound):
     """
     if bound is None or not backend.TRAITS.drops_assertions or not backend.is_traced(ids):
         return rows
-    return ops.where(ops.expand_dims(ops.logical_and(ids >= 0, ids < bound), -1), rows, np.nan)
+    exists = ops.logical_and(ids >= 0, ids < bound)
+    return ops.where(ops.expand_dims(exists, -1), rows, np.nan)
 
 
 def check_length(offset, length, bound, remedy):

@@ -75,7 +75,8 @@ class AbacusPositionIds(_DigitPositionIds):
     def call(self, token_ids, training=None):
         digits = _is_one_of(token_ids, self.digit_token_ids)
         before, _ = _others_around(digits)
-        return ops.where(digits, _index(digits) - before + self._offset(token_ids, training), 0)
+        place = _index(digits) - before
+        return ops.where(digits, place + self._offset(token_ids, training), 0)
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")

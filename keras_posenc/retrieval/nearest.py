@@ -92,7 +92,8 @@ def largest(scores, most):
     bound = np.partition(scores, len(scores) - last)[len(scores) - last]
     above = np.flatnonzero(scores > bound)
     # Of those at the border the first ones, so that the best 5 begin the best 10.
-    best = np.concatenate([above, np.flatnonzero(scores == bound)[: last - len(above)]])
+    level = np.flatnonzero(scores == bound)[: last - len(above)]
+    best = np.concatenate([above, level])
     best = best[np.lexsort((best, -scores[best]))]
     return best[scores[best] > -np.inf]
 

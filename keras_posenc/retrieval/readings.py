@@ -144,7 +144,8 @@ class LateSpans:
         return LateSpans(self.spans[rows])
 
     def __str__(self):
-        return f"spans:{_digest([np.asarray(of_text, int).tolist() for of_text in self.spans])}"
+        places = [np.asarray(of_text, int).tolist() for of_text in self.spans]
+        return f"spans:{_digest(places)}"
 
 
 LATE = (Passages, LateSpans)

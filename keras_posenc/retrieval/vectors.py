@@ -175,7 +175,8 @@ class Vectors:
             found, ids = ChunkVectors(found, texts, *self.places), list(order)
         else:
             ids = list(self.ids)
-        check_output(path, ".npy" if isinstance(found, np.ndarray) else ".npz")
+        dense = isinstance(found, np.ndarray)
+        check_output(path, ".npy" if dense else ".npz")
         ids = [each.item() if isinstance(each, np.integer) else each for each in ids]
         if pathlib.Path(path).suffix in (".npy", ".npz") and ids != list(range(1, len(ids) + 1)):
             raise ValueError(

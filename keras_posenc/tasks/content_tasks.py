@@ -128,4 +128,5 @@ class SelectiveCopy(NextToken):
         same = np.zeros(tokens.shape, bool)
         same[copy] = tokens[copy] == tokens[copied]
         self._require((same == copy).all(1), rule)
-        return self._next(tokens), (place >= middle) & (place < length - 1)
+        scored = (place >= middle) & (place < length - 1)
+        return self._next(tokens), scored

@@ -165,7 +165,8 @@ class Counting(NextToken):
         return super().solve(tokens)
 
     def _answer(self, tokens):
-        return self._next(tokens), np.roll(tokens == PRINT, 1, axis=1)
+        following = self._next(tokens)
+        return following, np.roll(tokens == PRINT, 1, axis=1)
 
     def _verify(self, tokens):
         rows, length = tokens.shape
@@ -177,11 +178,13 @@ class Counting(NextToken):
         variable, answer = tokens[row, at + 1], tokens[row, at + 2] - NUMBER
         place = np.arange(length)
         before, after = place < at[:, None], place > at[:, None] + 2
-        self._require(((tokens == PAD) == after).all(1) & (variable >= VARIABLE), rule)
+        fits = (tokens == PAD) == after
+        self._require(fits.all(1) & (variable >= VARIABLE), rule)
         # The last "v =" before the question, and the "v ++;" after it.
         following = self._next(tokens)
         named = (tokens == variable[:, None]) & before
-        latest = np.where(named & (following == SET), place, -1).max(1)
+        sets = named & (following == SET)
+        latest = np.where(sets, place, -1).max(1)
         self._require(latest >= 0, "sets the variable that it prints")
         counted = named & (following == INCREMENT) & (place > latest[:, None])
         self._require(counted.sum(1) == answer, "prints the value of the variable")
@@ -189,4 +192,5 @@ class Counting(NextToken):
 
 def _pick(allowed, fraction):
     """Chooses one of the allowed columns of each row uniformly; 0 where there is none."""
-    return (np.cumsum(allowed, axis=1) > np.floor(fraction * allowed.sum(1))[:, None]).argmax(1)
+    number = np.floor(fraction * allowed.sum(1))
+    return (np.cumsum(allowed, axis=1) > number[:, None]).argmax(1)

@@ -79,7 +79,8 @@ class Corpus:
                 f"The {part} part has {len(ids)} tokens and {length} are wanted: give a longer "
                 "text, or a shorter length."
             )
-        return ids[rng.integers(0, len(ids) - length + 1, (batch_size, 1)) + np.arange(length)]
+        start = rng.integers(0, len(ids) - length + 1, (batch_size, 1))
+        return ids[start + np.arange(length)]
 
 
 def _pieces(path, unit):

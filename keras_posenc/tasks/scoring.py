@@ -67,7 +67,8 @@ def mean_by_place(values, mask):
     values = np.asarray(values, "float64")
     mask = _like(mask, values, "mask")
     count = mask.sum(0)
-    return np.where(count, (values * mask).sum(0) / np.maximum(count, 1), np.nan)
+    means = (values * mask).sum(0) / np.maximum(count, 1)
+    return np.where(count, means, np.nan)
 
 
 def right_by_span(predictions, targets, mask, span):

@@ -117,7 +117,8 @@ def _is_same(target, record):
     except (FileNotFoundError, ValueError):
         return False
     sizes = {name: size for name, size in _sizes(target).items() if name != "record.json"}
-    return made_of["record"] == json.loads(json.dumps(record)) and made_of["sizes"] == sizes
+    same = made_of["record"] == json.loads(json.dumps(record))
+    return same and made_of["sizes"] == sizes
 
 
 def _sizes(folder):

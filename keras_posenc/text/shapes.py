@@ -41,7 +41,8 @@ def shape_price(model=None):
     >>> shape_price(wide) <= shape_price()
     True
     """
-    return _at_least(_price(model) // (KEPT if backend.keeps_programs() else 1))
+    kept = KEPT if backend.keeps_programs() else 1
+    return _at_least(_price(model) // kept)
 
 
 def training_price(model=None):

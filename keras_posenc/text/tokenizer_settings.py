@@ -139,11 +139,13 @@ class TokenizerSettings:
     @property
     def truncate_from(self):
         """Where longer texts are cut, of `PLACES`."""
-        given = self.config.get("truncate_from") or self.config.get("truncation_side") or PLACES[0]
-        if given not in PLACES:
-            where = f"{self.folder.path / 'tokenizer_config.json'}: truncation_side"
-            raise ValueError(f"{where} is {quote(given)}, not right or left.")
-        return given
+        for name in ("truncate_from", "truncation_side"):
+            if (given := self.config.get(name)) is not None:
+                if given not in PLACES:
+                    where = f"{self.folder.path / 'tokenizer_config.json'}: {name}"
+                    raise ValueError(f"{where} is {quote(given)}, not {', '.join(PLACES)}.")
+                return given
+        return PLACES[0]
 
     def switch(self, name):
         """The value of a switch in tokenizer_config.json: True, False, or None."""

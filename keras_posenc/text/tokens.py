@@ -49,7 +49,8 @@ def for_texts(tokenizer, reserved):
     there to be read. `tokenizer`: `tokenizers.Tokenizer`. `reserved`: set of the ids of the special
     tokens that inputs are assembled with. Returns `tokenizers.Tokenizer`.
     """
-    made = import_tokenizers().Tokenizer(tokenizer.model)
+    tokenizers = import_tokenizers()
+    made = tokenizers.Tokenizer(tokenizer.model)
     for part in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
         if (value := getattr(tokenizer, part)) is not None:
             setattr(made, part, value)

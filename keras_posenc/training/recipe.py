@@ -123,7 +123,8 @@ class Recipe:
 
     def compile(self, model, steps, loss, **options):
         """Compiles a model for a number of training steps, and builds its optimizer."""
-        model.compile(make_optimizer(self.optimizer, model, steps), loss, **options)
+        optimizer = make_optimizer(self.optimizer, model, steps)
+        model.compile(optimizer, loss, **options)
         model.optimizer.build(model.trainable_variables)
 
 

@@ -170,7 +170,8 @@ class TextModel:
                 texts, self.kind.labels(self.label_names, values), self.tokenizer, **how
             )
 
-        return cached_tokens(texts, settings, self.tokenizer, encode, not options.get("apart"))
+        one_kind = not options.get("apart")
+        return cached_tokens(texts, settings, self.tokenizer, encode, one_kind)
 
     def with_prompts(self, text):
         """A text with what precedes it: the prompt of texts, or those of the tuples of "embed"."""

@@ -38,9 +38,9 @@ def feeds(batch, length):
 
 def check(model, run):
     for batch, length in SHAPES:
-        ids, segments = feeds(batch, length)
-        expected = ops.convert_to_numpy(model([ids, segments], training=False))
-        np.testing.assert_allclose(run(ids, segments), expected, rtol=0, atol=1e-5)
+        arrays = feeds(batch, length)[: len(model.inputs)]
+        expected = ops.convert_to_numpy(model(list(arrays), training=False))
+        np.testing.assert_allclose(run(*arrays), expected, rtol=0, atol=1e-5)
 
 
 def run_onnx(path):
@@ -166,10 +166,7 @@ def test_buckets_and_a_table_for_all_layers(tmp_path):
     model = build_transformer_model({**config, "position_biased_input": False})
     export_model(model, tmp_path / "model.onnx")
     run = run_onnx(tmp_path / "model.onnx")
-    for batch, length in SHAPES:
-        arrays = feeds(batch, length)[: len(model.inputs)]
-        expected = ops.convert_to_numpy(model(list(arrays)))
-        np.testing.assert_allclose(run(*arrays), expected, rtol=0, atol=1e-5)
+    check(model, run)
 
 
 @pytest.mark.once
@@ -256,10 +253,7 @@ if BACKEND == "tensorflow":
         model = build_transformer_model(config, **options)
         export_model(model, tmp_path / "model.tflite")
         run = run_litert(tmp_path / "model.tflite")
-        for batch, length in SHAPES:
-            arrays = feeds(batch, length)[: len(model.inputs)]
-            expected = ops.convert_to_numpy(model(list(arrays)))
-            np.testing.assert_allclose(run(*arrays), expected, rtol=0, atol=1e-5)
+        check(model, run)
 
     @pytest.mark.filterwarnings("ignore")
     def test_an_operation_that_onnx_or_litert_lacks(tmp_path):

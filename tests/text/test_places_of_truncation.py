@@ -65,7 +65,7 @@ def test_another_place_is_refused(pretrained, tmp_path):
     Tokenizer(pretrained).save(tmp_path)
     file = tmp_path / "tokenizer_config.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "truncation_side": "both"}))
-    with pytest.raises(ValueError, match="truncation_side is 'both', not right or left"):
+    with pytest.raises(ValueError, match="truncation_side is 'both', not right, left"):
         Tokenizer(tmp_path)
 
 

@@ -29,7 +29,8 @@ def write_preset(folder, arrays, config):
         # Not all backbones know a shared matrix.
         arrays = {HEAD: arrays[TOKENS].T, **arrays}
     theirs = _config(name, backbone, arrays, config)
-    getattr(keras_hub.models, name)(**theirs, dtype="float32").save_to_preset(str(folder))
+    model = getattr(keras_hub.models, name)(**theirs, dtype="float32")
+    model.save_to_preset(str(folder))
     left, untrained = _fill(folder / WEIGHTS, arrays, backbone, config.family)
     if left:
         warnings.warn(

@@ -65,7 +65,8 @@ class GlobalPointer(Configured, keras.layers.Layer):
 
     def build(self, inputs_shape):
         self._check(inputs_shape)
-        self.dense = self.part("dense", 2 * self.heads * self.head_size, inputs_shape)
+        units = 2 * self.heads * self.head_size
+        self.dense = self.part("dense", units, inputs_shape)
         self.rotation = self.build_rotation(inputs_shape, self.heads)
         self.built = True
 
@@ -169,7 +170,8 @@ class EfficientGlobalPointer(GlobalPointer):
     def build(self, inputs_shape):
         self._check(inputs_shape)
         self.dense = self.part("dense", 2 * self.head_size, inputs_shape)
-        self.kinds = self.part("kinds", 2 * self.heads, (*inputs_shape[:2], 2 * self.head_size))
+        shape = (*inputs_shape[:2], 2 * self.head_size)
+        self.kinds = self.part("kinds", 2 * self.heads, shape)
         self.rotation = self.build_rotation(inputs_shape, 1)
         self.built = True
 

@@ -50,7 +50,8 @@ def configure(config):
 
 def weights(config=None):
     """The names of the weights; those of the head differ if the config has `legacy`: false."""
-    return NEW if config is not None and config.source.get("legacy") is False else LEGACY
+    new = config is not None and config.source.get("legacy") is False
+    return NEW if new else LEGACY
 
 
 def task_heads(config=None):

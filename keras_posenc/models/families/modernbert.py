@@ -18,7 +18,8 @@ def configure(config):
     """Every third layer is global, with a rotary base of its own; the others are local."""
     source, layers = config.source, config.num_hidden_layers
     every = source.get("global_attn_every_n_layers", 3)
-    kinds = layer_kinds(source, layers, [LOCAL if i % every else GLOBAL for i in range(layers)])
+    default = [LOCAL if i % every else GLOBAL for i in range(layers)]
+    kinds = layer_kinds(source, layers, default)
     bases = {LOCAL: source.get("local_rope_theta"), GLOBAL: source.get("global_rope_theta")}
     window = {"name": "window", "window": source.get("local_attention", 128) // 2 + 1}
     encodings = {

@@ -27,7 +27,8 @@ def configure(config):
 
 def weights(config=None):
     """The names of the weights; a plain feed-forward layer has one inner matrix."""
-    return GATED if config is not None and isinstance(config.hidden_act, list) else PLAIN
+    gated = config is not None and isinstance(config.hidden_act, list)
+    return GATED if gated else PLAIN
 
 
 def _table(inner):

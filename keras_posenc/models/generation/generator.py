@@ -167,7 +167,8 @@ class Generator(backend.SafeTrainer, keras.Model):
     def call(self, inputs):
         inputs = dict(inputs) if isinstance(inputs, dict) else {"token_ids": inputs}
         decoding, search, length = self.decoding, self.search, self.settings.max_length
-        rows = ops.shape(inputs["token_ids"])[0] * search.rows
+        batch = ops.shape(inputs["token_ids"])[0]
+        rows = batch * search.rows
         uniforms = None
         if self.settings.samples:  # all in advance: a loop cannot change the generator's state
             uniforms = keras.random.uniform(

@@ -13,7 +13,8 @@ def penalize(logits, seen, penalty):
 
     Reference: [CTRL](https://arxiv.org/abs/1909.05858), section 4.1.
     """
-    return ops.where(seen, ops.where(logits > 0, logits / penalty, logits * penalty), logits)
+    less = ops.where(logits > 0, logits / penalty, logits * penalty)
+    return ops.where(seen, less, logits)
 
 
 def seen_tokens(tokens, real, vocab_size):

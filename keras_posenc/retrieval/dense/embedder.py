@@ -113,8 +113,8 @@ class DenseEmbedder(Embedder, TextModel):
             if dimension is None:
                 dimension = read_size(directory.settings, "truncate_dim")
                 dimension = dimension and min(dimension, model.output_shape[-1])
-        if reading == ENDS:
-            tokenizer.truncate_from = "middle"
+        if reading == ENDS:  # read whole, by a tokenizer that cuts elsewhere
+            tokenizer.truncate_from, reading = "middle", None
         self.reading, self.dimension = reading, dimension
         self._given_prompt = prompt
         self.sides = dict.fromkeys(SIDES, default)
@@ -147,7 +147,7 @@ class DenseEmbedder(Embedder, TextModel):
         prompt = self.prompt if side is None else self.sides[side]
         self._check_prompt(prompt)
         model = self._with_prompt(prompt)
-        if reading is None or reading == ENDS:
+        if reading is None:
             return model.predict(texts, verbose)
         if (kind := kind_of_all(texts)) != "str":
             raise TypeError(
@@ -205,8 +205,6 @@ class DenseEmbedder(Embedder, TextModel):
         changes = {}
         if isinstance(self.reading, Chunks):  # whose size cuts no text
             changes["max_length"] = self.folder.finetuned["max_length"]
-        if self.reading == ENDS:
-            changes["tokenizer"] = self.tokenizer
         if self._given_prompt is not None:
             changes["prompt"] = self.prompt
             changes["prompts"] = dict(self.sides) if trained.kind.embeds else None

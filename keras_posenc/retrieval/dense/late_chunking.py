@@ -162,7 +162,8 @@ def _cut(model):
             f"{kinds}: build it with embedder(directory, pooling='mean')."
         )
     (pooling,) = pooling
-    encoder = model_on(model, keras.tree.flatten(pooling.input)[0], "features")
+    features = keras.tree.flatten(pooling.input)[0]
+    encoder = model_on(model, features, "features")
     if pooling is model.layers[-1]:
         return encoder, None
     return encoder, _Head(pooling.output, model.output, name="head")

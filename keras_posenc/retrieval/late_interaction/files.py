@@ -73,7 +73,8 @@ def read_late_interaction(folder):
     modules = read_modules(folder, LATE_INTERACTION)
     config = folder.settings
     pylate = [key for key in ("query_prefix", "document_prefix", "query_length") if key in config]
-    return modules, *(_pylate(folder, config) if pylate else _native(folder, modules))
+    sides = _pylate(folder, config) if pylate else _native(folder, modules)
+    return modules, *sides
 
 
 def files_of(folder, query, document):

@@ -80,8 +80,10 @@ class SparseVectors:
             weights = weights.copy()
             np.put_along_axis(weights, order, 0.0, axis=1)
         rows, indices = np.nonzero(weights)
-        offsets = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(weights)))])
-        return cls(indices.astype("int32"), weights[rows, indices], offsets, weights.shape[1])
+        counts = np.bincount(rows, minlength=len(weights))
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        values = weights[rows, indices]
+        return cls(indices.astype("int32"), values, offsets, weights.shape[1])
 
     def dense(self):
         """The same as an array (N, size) float32."""

@@ -155,7 +155,8 @@ def pooling_weights(counts, length, pooling):
     places, counts = np.arange(length), counts[:, None]
     if pooling == "mean":
         return ((places < counts) / np.maximum(counts, 1)).astype("float32")
-    return ((places == (0 if pooling == "cls" else counts - 1)) & (counts > 0)).astype("float32")
+    chosen = 0 if pooling == "cls" else counts - 1
+    return ((places == chosen) & (counts > 0)).astype("float32")
 
 
 class Prompted:

@@ -58,7 +58,8 @@ def draw(corpus, rng):
     which pronouns stand for the names, or the words are missing.
     """
     of_names = rng.random() < corpus.fraction if corpus.words else True
-    pair = draw_pair(corpus, (corpus.names if of_names else corpus.words) or corpus.words, rng)
+    subjects = (corpus.names if of_names else corpus.words) or corpus.words
+    pair = draw_pair(corpus, subjects, rng)
     fillers = Fillers(corpus, pair, rng)
     size = max(int(rng.choice(LENGTHS, p=DRAWN) * corpus.size) - 2, min(corpus.size, LEAST))
     opened, bodies = [], []

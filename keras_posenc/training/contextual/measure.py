@@ -168,7 +168,8 @@ class Measure:
             for introduction, sentences in zip(case.introductions, case.texts, strict=True)
             for place in case.passages
         ]
-        return self.teacher_vectors(texts).reshape(len(case.texts), len(case.passages), -1)
+        found = self.teacher_vectors(texts)
+        return found.reshape(len(case.texts), len(case.passages), -1)
 
     def _teacher_features(self, text, start):
         """Features in windows, of what stands in those of the passages, which begin at `start`."""

@@ -198,7 +198,8 @@ class ContextualTraining:
         """The `Measure` on the texts that are held out."""
         most = self.recipe.max_length
         sentences = _long_enough(self.held_out)
-        order = np.random.default_rng((self.recipe.seed, 6)).permutation(len(sentences))
+        rng = np.random.default_rng((self.recipe.seed, 6))
+        order = rng.permutation(len(sentences))
         return Measure(
             cases(self.held_out, self.distances, self.recipe.seed, most - SPARE),
             [sentences[i] for i in order],

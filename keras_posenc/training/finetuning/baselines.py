@@ -115,7 +115,8 @@ class Baselines:
             prior = np.log((self.by_label + 1) / (self.documents + len(self.by_label)))
             evidence = _log_shares(self.counts)
             return {FREQUENT: same * prior, COUNTS: prior + _sums(evidence, rows)}
-        odds = np.log((self.by_label + 1) / (self.documents - self.by_label + 1))
+        others = self.documents - self.by_label
+        odds = np.log((self.by_label + 1) / (others + 1))
         evidence = _log_shares(self.counts) - _log_shares(self.total - self.counts)
         logits = np.clip(odds + _sums(evidence, rows), -30, 30)
         return {FREQUENT: same / (1 + np.exp(-odds)), COUNTS: 1 / (1 + np.exp(-logits))}

@@ -174,9 +174,9 @@ def finetune(
         in_epochs = {"epochs": epochs, "lengths": lengths, "lora_rank": lora_rank, "cache": cache}
         in_epochs |= {"metrics": metrics, "callbacks": callbacks, "optimizer": optimizer}
         rates = {"dropout_rate": dropout_rate, "attention_dropout_rate": attention_dropout_rate}
-        cuts = longer == "cut" or (longer == "ends" and max_length is not None)
-        longer = None if cuts else longer
-        check_frozen(recipe, {**in_epochs, **rates, "longer": longer, "max_length": max_length})
+        cuts = ("cut",) if max_length is None else ("cut", "ends")
+        given = {"longer": None if longer in cuts else longer, "max_length": max_length}
+        check_frozen(recipe, {**in_epochs, **rates, **given})
     documents, label_names = _documents(task, train, validation, test, text, label, seed, cache)
     task.check_settings(label_names)
     if frozen:

@@ -37,7 +37,8 @@ def most_central(length, size, starts):
     """
     # The nearest centre of a window; of two equally near ones that of the earlier window.
     starts = np.array(starts)
-    return np.searchsorted(starts[:-1] + starts[1:] + size - 1, 2 * np.arange(length))
+    borders = starts[:-1] + starts[1:] + size - 1
+    return np.searchsorted(borders, 2 * np.arange(length))
 
 
 class Reader:
