@@ -83,38 +83,25 @@ class Place(typing.NamedTuple):
     cut: Cut | None = None
 
 
+_BLOCK, _HERE = "bert/encoder/layer_{i}", "Transformer-{i}"
 BERT_ROWS = {
     "Embedding-Token": ("bert/embeddings/word_embeddings", "table"),
     "Embedding-Segment": ("bert/embeddings/token_type_embeddings", "table"),
     "Embedding-Position": ("bert/embeddings/position_embeddings", "table"),
     "Embedding-Norm": ("bert/embeddings/LayerNorm", "norm"),
     "Embedding-Mapping": ("bert/encoder/embedding_hidden_mapping_in", "dense"),
-    "Transformer-{i}-MultiHeadSelfAttention/query": (
-        "bert/encoder/layer_{i}/attention/self/query",
+    **{
+        f"{_HERE}-MultiHeadSelfAttention/{part}": (f"{_BLOCK}/attention/self/{part}", "dense")
+        for part in ("query", "key", "value")
+    },
+    f"{_HERE}-MultiHeadSelfAttention/attention_output": (
+        f"{_BLOCK}/attention/output/dense",
         "dense",
     ),
-    "Transformer-{i}-MultiHeadSelfAttention/key": (
-        "bert/encoder/layer_{i}/attention/self/key",
-        "dense",
-    ),
-    "Transformer-{i}-MultiHeadSelfAttention/value": (
-        "bert/encoder/layer_{i}/attention/self/value",
-        "dense",
-    ),
-    "Transformer-{i}-MultiHeadSelfAttention/attention_output": (
-        "bert/encoder/layer_{i}/attention/output/dense",
-        "dense",
-    ),
-    "Transformer-{i}-MultiHeadSelfAttention-Norm": (
-        "bert/encoder/layer_{i}/attention/output/LayerNorm",
-        "norm",
-    ),
-    "Transformer-{i}-FeedForward/intermediate": (
-        "bert/encoder/layer_{i}/intermediate/dense",
-        "dense",
-    ),
-    "Transformer-{i}-FeedForward/output": ("bert/encoder/layer_{i}/output/dense", "dense"),
-    "Transformer-{i}-FeedForward-Norm": ("bert/encoder/layer_{i}/output/LayerNorm", "norm"),
+    f"{_HERE}-MultiHeadSelfAttention-Norm": (f"{_BLOCK}/attention/output/LayerNorm", "norm"),
+    f"{_HERE}-FeedForward/intermediate": (f"{_BLOCK}/intermediate/dense", "dense"),
+    f"{_HERE}-FeedForward/output": (f"{_BLOCK}/output/dense", "dense"),
+    f"{_HERE}-FeedForward-Norm": (f"{_BLOCK}/output/LayerNorm", "norm"),
     "Pooler-Dense": ("bert/pooler/dense", "dense"),
     "NSP-Proba": ("cls/seq_relationship", "output"),
     "MLM-Dense": ("cls/predictions/transform/dense", "dense"),
@@ -170,12 +157,13 @@ class Table:
     """The names under which a family's checkpoints store each of our variables.
 
     Args:
-        family: str. The family's name in `build_transformer_model`.
-        root: str. First scope of the encoder in Google's names, without the slash.
-        prefixes: tuple of str. Possible prefixes of the encoder in Hugging Face's names; the first
-            is used for writing.
         rows: dict. Maps our layer to (scope, kind) or (scope, kind, cut), or to a list of those, of
             which the first is written and all are read.
+        family: str. The family's name in `build_transformer_model`, which `Family.table` fills in.
+        root: str or None. First scope of the encoder in Google's names, without the slash; None for
+            Hugging Face's names alone.
+        prefixes: tuple of str. Possible prefixes of the encoder in Hugging Face's names; the first
+            is used for writing.
         huggingface: dict. Maps our layer to Hugging Face's scope, where it does not follow from
             Google's. An encoder's scope is written with the first of `prefixes`.
         copies: dict. Maps our variable to other names under which a file may repeat it.
@@ -190,15 +178,15 @@ class Table:
     'bert/pooler/dense/bias'
     """
 
-    family: str
-    root: str
-    prefixes: tuple
     rows: dict
-    huggingface: dict
-    copies: dict
-    heads: tuple
-    unused: dict
-    classes: dict
+    family: str = ""
+    root: str | None = None
+    prefixes: tuple = ("",)
+    huggingface: dict = dataclasses.field(default_factory=dict)
+    copies: dict = dataclasses.field(default_factory=dict)
+    heads: tuple = ()
+    unused: dict = dataclasses.field(default_factory=dict)
+    classes: dict = dataclasses.field(default_factory=dict)
     endings: dict = dataclasses.field(default_factory=dict)
 
     def names(self, variable):

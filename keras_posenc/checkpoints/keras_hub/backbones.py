@@ -7,6 +7,8 @@ has the number 0.
 """
 
 import dataclasses
+import functools
+import re
 from collections.abc import Callable
 
 from keras_posenc.checkpoints.names import TASK_LAYERS, Table
@@ -53,8 +55,6 @@ class Backbone:
         values: dict. Keys of Hugging Face's config and what the class computes, whatever its own
             config is.
         rows: dict. The rows of its `Table`.
-        block: str. Name of the layer that is repeated.
-        tokenizer: str. Name of its tokenizer's class.
         neutral: dict. Keys of the class, and the values without an effect, which others must not
             have.
         read: function (theirs, ours) -> None. Fills what else a config has into Hugging Face's.
@@ -69,27 +69,22 @@ class Backbone:
     keys: dict
     values: dict
     rows: dict
-    block: str
-    tokenizer: str
     neutral: dict = dataclasses.field(default_factory=dict)
     read: Callable = unchanged
     write: Callable = unchanged
     heads_first: bool = False
     shifted: dict = dataclasses.field(default_factory=dict)
 
+    @functools.cached_property
+    def block(self):
+        """The name of the layer that is repeated."""
+        found = (re.match(r"layers/(\w+)_\{i\}/", scope) for scope, _ in self.rows.values())
+        return next(filter(None, found))[1]
+
     def table(self, family):
         """The `Table` of its weights. `family`: str, the name of our family."""
-        return Table(
-            family=family,
-            root=None,
-            prefixes=("",),
-            rows=self.rows,
-            huggingface={},
-            copies={},
-            heads=("Pooler-Dense", "MLM-Output", "Embedding-Segment", *TASK_LAYERS),
-            unused={},
-            classes={},
-        )
+        heads = ("Pooler-Dense", "MLM-Output", "Embedding-Segment", *TASK_LAYERS)
+        return Table(self.rows, family, heads=heads)
 
 
 def _block(block, attention, names):
@@ -241,7 +236,7 @@ def _both_dropouts(key):
 BERT_EPS = {"layer_norm_eps": 1e-12}
 
 
-def _roberta(model_type, tokenizer):
+def _roberta(model_type):
     def read(theirs, ours):
         _roberta_read(theirs, ours)
         ours["attention_probs_dropout_prob"] = theirs.get("dropout", 0.1)
@@ -251,8 +246,6 @@ def _roberta(model_type, tokenizer):
         ENCODER,
         {"hidden_act": "gelu", "layer_norm_eps": 1e-5, "pad_token_id": 1, "type_vocab_size": 0},
         {**BOTH, **NORM, **_encoder()},
-        "transformer_encoder",
-        tokenizer,
         read=read,
     )
 
@@ -262,8 +255,6 @@ LLAMA = Backbone(
     DECODER,
     {"hidden_act": "silu"},
     _decoder("llama", "llama_layer_norm"),
-    "llama_transformer_decoder",
-    "LlamaTokenizer",
     # KerasHub's Llama stores this factor and computes without it.
     neutral={"rope_position_scaling_factor": (1,)},
     read=_rope_read,
@@ -288,8 +279,6 @@ ALBERT = Backbone(
         "Embedding-Mapping": ("layers/dense", "hub_dense"),
         "Pooler-Dense": ("layers/dense_1", "hub_dense"),
     },
-    "transformer_encoder",
-    "AlbertTokenizer",
     read=_both_dropouts("attention_probs_dropout_prob"),
 )
 
@@ -306,12 +295,10 @@ BACKBONES = {
             **_encoder(),
             "Pooler-Dense": ("layers/dense", "hub_dense"),
         },
-        "transformer_encoder",
-        "BertTokenizer",
         read=_both_dropouts("attention_probs_dropout_prob"),
     ),
-    "RobertaBackbone": _roberta("roberta", "RobertaTokenizer"),
-    "XLMRobertaBackbone": _roberta("xlm-roberta", "XLMRobertaTokenizer"),
+    "RobertaBackbone": _roberta("roberta"),
+    "XLMRobertaBackbone": _roberta("xlm-roberta"),
     "DistilBertBackbone": Backbone(
         "distilbert",
         {
@@ -325,8 +312,6 @@ BACKBONES = {
         },
         {"activation": "gelu", **BERT_EPS},
         {**BOTH, **NORM, **_encoder()},
-        "transformer_encoder",
-        "DistilBertTokenizer",
         read=_both_dropouts("attention_dropout"),
     ),
     "AlbertBackbone": ALBERT,
@@ -338,7 +323,6 @@ BACKBONES = {
             "vocab_size": "vocab_size",
             "embedding_dim": "embedding_size",
         },
-        tokenizer="ElectraTokenizer",
         # The projection, which a model of one width has not, is before the pooler.
         shifted={"layers/dense": "layers/dense_1"},
     ),
@@ -365,8 +349,6 @@ BACKBONES = {
                 "hub_norm",
             ),
         },
-        "disentangled_attention_encoder",
-        "DebertaV3Tokenizer",
         read=_both_dropouts("attention_probs_dropout_prob"),
     ),
     "GPT2Backbone": Backbone(
@@ -387,19 +369,15 @@ BACKBONES = {
             **_encoder("transformer_decoder"),
             "Final-Norm": ("layers/layer_normalization", "hub_norm"),
         },
-        "transformer_decoder",
-        "GPT2Tokenizer",
         read=_both_dropouts("attn_pdrop"),
     ),
     "LlamaBackbone": LLAMA,
-    "Llama3Backbone": dataclasses.replace(LLAMA, tokenizer="Llama3Tokenizer"),
+    "Llama3Backbone": LLAMA,
     "MistralBackbone": Backbone(
         "mistral",
         DECODER,
         {"hidden_act": "silu"},
         _decoder("mistral", "mistral_layer_normalization"),
-        "mistral_transformer_decoder",
-        "MistralTokenizer",
         read=_mistral_read,
         write=_mistral_write,
     ),
@@ -408,8 +386,6 @@ BACKBONES = {
         {**DECODER, **TIED},
         {"hidden_act": "silu"},
         _decoder("qwen", "qwen_layer_norm"),
-        "qwen_transformer_decoder",
-        "QwenTokenizer",
         read=_qwen_read,
         write=_rope_write,
     ),
@@ -429,8 +405,6 @@ BACKBONES = {
                 "hub_norm",
             ),
         },
-        "qwen3_transformer_decoder",
-        "Qwen3Tokenizer",
         read=_qwen_read,
         write=_qwen3_write,
     ),
@@ -465,8 +439,6 @@ BACKBONES = {
             ),
             "Final-Norm": ("layers/rms_normalization", "hub_norm"),
         },
-        "gemma3_decoder_block",
-        "Gemma3Tokenizer",
         neutral={
             "vision_encoder": (None,),
             "use_query_key_norm": (True,),

@@ -46,12 +46,12 @@ def write_tokenizer(folder, tokenizer, config):
     `folder`: `pathlib.Path` of the preset. `tokenizer`: `Tokenizer` of a vocab.txt. `config`:
     `Config` of its model.
     """
-    name, backbone = _backbone(config)
-    keras_hub = _import()
-    kind = getattr(keras_hub.models, backbone.tokenizer)
+    name, _ = _backbone(config)
+    keras_hub, tokenizer_name = _import(), name.replace("Backbone", "Tokenizer")
+    kind = getattr(keras_hub.models, tokenizer_name)
     if not issubclass(kind, keras_hub.tokenizers.WordPieceTokenizer):
         raise ValueError(
-            f"The tokenizer of a {name} is not written from here: make a {backbone.tokenizer} of "
+            f"The tokenizer of a {name} is not written from here: make a {tokenizer_name} of "
             "KerasHub from the model's vocabulary files, and call its `save_to_preset`."
         )
     vocabulary = sorted(tokenizer.vocabulary, key=tokenizer.vocabulary.get)

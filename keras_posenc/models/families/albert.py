@@ -20,7 +20,6 @@ BLOCK = {
     f"{FEED_FORWARD}-Norm": ("LayerNorm_1", "full_layer_layer_norm", "norm"),
 }
 WEIGHTS = like_bert(
-    "albert",
     classes={"albert": "Albert"},
     prefixes=("albert.", "bert.", ""),
     rows={
@@ -82,7 +81,6 @@ UNSHARED = dataclasses.replace(
     configure=unshared,
     weights=dataclasses.replace(
         WEIGHTS,
-        family="albert_unshared",
         rows={n: (s.replace("group_{i}", "group_0"), k) for n, (s, k) in WEIGHTS.rows.items()},
         huggingface={
             n: s.replace("groups.{i}", "groups.0") for n, s in WEIGHTS.huggingface.items()

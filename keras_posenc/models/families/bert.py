@@ -32,7 +32,6 @@ ELECTRA = Family(
     title="ELECTRA",
     model_types=("electra",),
     weights=like_bert(
-        "electra",
         classes={"electra": "Electra"},
         root="electra",
         prefixes=("electra.", ""),
@@ -92,7 +91,6 @@ NEZHA = Family(
     title="NEZHA",
     model_types=("nezha",),
     weights=like_bert(
-        "nezha",
         classes={"nezha": "Nezha"},
         prefixes=("nezha.", "bert.", ""),
         rows={"Embedding-Position": None},
@@ -108,8 +106,6 @@ NEZHA = Family(
 )
 
 
-EMBEDDINGS = bert_embeddings()
-del EMBEDDINGS["Embedding-Segment"]
 BLOCK = "@transformer.layer.{i}"
 
 DISTILBERT = Family(
@@ -117,9 +113,8 @@ DISTILBERT = Family(
     title="DistilBERT",
     model_types=("distilbert",),
     weights=table(
-        "distilbert",
         {
-            **EMBEDDINGS,
+            **bert_embeddings("Embedding-Segment"),
             **attention(BLOCK, "attention", "q_lin k_lin v_lin out_lin", "sa_layer_norm"),
             **feed_forward(BLOCK, "ffn.lin1", "ffn.lin2", "output_layer_norm"),
             **TASK_ROWS,

@@ -70,7 +70,6 @@ HEADS = (
 )
 LEGACY, NEW = (
     table(
-        "deberta_v2",
         {
             **bert_embeddings(),
             "Embedding-Position-Shared-0": ("@encoder.rel_embeddings", "shared_table"),

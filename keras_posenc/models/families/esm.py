@@ -27,7 +27,6 @@ FAMILY = Family(
     title="ESM-2",
     model_types=("esm",),
     weights=table(
-        "esm",
         {
             "Embedding-Token": ("@embeddings.word_embeddings", "table"),
             **attention(BLOCK, "attention", PROJECTIONS, "attention.LayerNorm"),

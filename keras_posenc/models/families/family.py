@@ -107,7 +107,8 @@ class Family:
 
     def table(self, config=None):
         """The names of the weights of a model of this config, or of most models."""
-        return self.weights(config) if callable(self.weights) else self.weights
+        found = self.weights(config) if callable(self.weights) else self.weights
+        return dataclasses.replace(found, family=self.name)
 
 
 def nearest(name, known, cutoff=0.6):

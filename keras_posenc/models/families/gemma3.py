@@ -52,7 +52,6 @@ FAMILY = Family(
     title="Gemma 3",
     model_types=("gemma3_text",),
     weights=table(
-        "gemma3",
         {
             "Embedding-Token": ("@embed_tokens", "table"),
             **llama_block(),

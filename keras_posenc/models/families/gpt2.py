@@ -17,7 +17,6 @@ FAMILY = Family(
     title="GPT-2",
     model_types=("gpt2",),
     weights=table(
-        "gpt2",
         {
             "Embedding-Token": ("@wte", "table"),
             "Embedding-Position": ("@wpe", "table"),

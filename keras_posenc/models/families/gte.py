@@ -4,7 +4,13 @@ import dataclasses
 
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.rope import ROPE_KEYS, rotary
-from keras_posenc.models.families.weight_rows import feed_forward, mlm, packed_attention, table
+from keras_posenc.models.families.weight_rows import (
+    bert_embeddings,
+    feed_forward,
+    mlm,
+    packed_attention,
+    table,
+)
 
 
 def configure(config):
@@ -25,11 +31,8 @@ FAMILY = Family(
     title="GTE",
     model_types=("gte", "new"),
     weights=table(
-        "gte",
         {
-            "Embedding-Token": ("@embeddings.word_embeddings", "table"),
-            "Embedding-Segment": ("@embeddings.token_type_embeddings", "table"),
-            "Embedding-Norm": ("@embeddings.LayerNorm", "norm"),
+            **bert_embeddings("Embedding-Position"),
             **packed_attention(
                 "@encoder.layer.{i}", "attention.qkv_proj", "attention.o_proj", "attn_ln"
             ),

@@ -6,12 +6,15 @@ from keras_posenc.files.untrusted import quote
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.rope import ROPE_KEYS, rotary
 from keras_posenc.models.families.weight_rows import (
-    ATTENTION,
+    attention,
+    bert_embeddings,
     feed_forward,
     mlm,
     packed_attention,
     table,
 )
+
+PROJECTIONS = "self.query self.key self.value output.dense"
 
 
 def looking_both_ways(config):
@@ -39,17 +42,11 @@ V2 = Family(
         and values.get("position_embedding_type") == "alibi"
     ),
     weights=table(
-        "jina_v2",
         {
-            "Embedding-Token": ("@embeddings.word_embeddings", "table"),
-            "Embedding-Segment": ("@embeddings.token_type_embeddings", "table"),
-            "Embedding-Norm": ("@embeddings.LayerNorm", "norm"),
-            **{
-                f"{ATTENTION}/{part}": (f"@encoder.layer.{{i}}.attention.self.{part}", "dense")
-                for part in ("query", "key", "value")
-            },
-            f"{ATTENTION}/attention_output": ("@encoder.layer.{i}.attention.output.dense", "dense"),
-            f"{ATTENTION}-Norm": ("@encoder.layer.{i}.attention.output.LayerNorm", "norm"),
+            **bert_embeddings("Embedding-Position"),
+            **attention(
+                "@encoder.layer.{i}", "attention", PROJECTIONS, "attention.output.LayerNorm"
+            ),
             **feed_forward(
                 "@encoder.layer.{i}.mlp",
                 {"packed": "gated_layers", "activated": 0},
@@ -107,7 +104,6 @@ V3 = Family(
         and values.get("position_embedding_type") == "rotary"
     ),
     weights=table(
-        "jina_v3",
         with_originals(
             {
                 "Embedding-Token": ("@embeddings.word_embeddings", "table"),

@@ -48,7 +48,6 @@ FAMILY = Family(
     title="LFM2",
     model_types=("lfm2",),
     weights=table(
-        "lfm2",
         {
             "Embedding-Token": ("@embed_tokens", "table"),
             **attention(BLOCK, "self_attn", "q_proj k_proj v_proj out_proj", "operator_norm"),

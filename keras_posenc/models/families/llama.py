@@ -34,13 +34,12 @@ CAUSAL = {**LLAMA_DEFAULTS, "pad_token_id": None, "causal": True}
 TIED = {"tie_word_embeddings": (True, False, None)}
 
 
-def llama_table(family, classes, rows=None):
+def llama_table(classes, rows=None):
     """The names of the weights of a family with Llama's blocks.
 
-    `family`: its name. `classes`: as in `Table`. `rows`: dict, further rows.
+    `classes`: as in `Table`. `rows`: dict, further rows.
     """
     return table(
-        family,
         {
             "Embedding-Token": ("@embed_tokens", "table"),
             **llama_block(),
@@ -101,7 +100,7 @@ LLAMA = Family(
     title="Llama",
     model_types=("llama", "llama_bidirec"),
     bidirectional=("llama_bidirec",),
-    weights=llama_table("llama", {"llama": "Llama", "llama_bidirec": "LlamaBidirectional"}),
+    weights=llama_table({"llama": "Llama", "llama_bidirec": "LlamaBidirectional"}),
     configure=with_rotary,
     aliases=LLAMA_ALIASES,
     defaults={**CAUSAL, "max_position": 2048},
@@ -118,7 +117,7 @@ MISTRAL = dataclasses.replace(
     title="Mistral",
     model_types=("mistral",),
     bidirectional=(),
-    weights=llama_table("mistral", {"mistral": "Mistral"}),
+    weights=llama_table({"mistral": "Mistral"}),
     configure=windowed,
     defaults={**CAUSAL, "max_position": 131072, "num_key_value_heads": 8},
     keys=("sliding_window", *ROPE_KEYS),
@@ -131,7 +130,7 @@ MINISTRAL = dataclasses.replace(
     name="ministral3",
     title="Ministral 3",
     model_types=("ministral3",),
-    weights=llama_table("ministral3", {"ministral3": "Ministral3"}),
+    weights=llama_table({"ministral3": "Ministral3"}),
     configure=scaled,
     defaults={
         **MISTRAL.defaults,
@@ -160,7 +159,7 @@ QWEN2 = dataclasses.replace(
     title="Qwen2",
     model_types=("qwen2",),
     bidirectional=(),
-    weights=llama_table("qwen2", {"qwen2": "Qwen2"}),
+    weights=llama_table({"qwen2": "Qwen2"}),
     configure=without_window,
     defaults={**CAUSAL, "max_position": 32768, "attention_bias": "input"},
     keys=("use_sliding_window", "layer_types", *ROPE_KEYS),
@@ -178,9 +177,7 @@ QWEN3 = dataclasses.replace(
     title="Qwen3",
     model_types=("qwen3", "bidirectional_pplx_qwen3"),
     bidirectional=("bidirectional_pplx_qwen3",),
-    weights=llama_table(
-        "qwen3", {"qwen3": "Qwen3", "bidirectional_pplx_qwen3": "PPLXQwen3"}, NORMS
-    ),
+    weights=llama_table({"qwen3": "Qwen3", "bidirectional_pplx_qwen3": "PPLXQwen3"}, NORMS),
     defaults={**CAUSAL, "max_position": 32768, "attention_head_size": 128, "head_norm": True},
     paper="https://arxiv.org/abs/2505.09388",
 )
@@ -196,7 +193,6 @@ EUROBERT = Family(
     title="EuroBERT",
     model_types=("eurobert",),
     weights=table(
-        "eurobert",
         {
             "Embedding-Token": ("@embed_tokens", "table"),
             **llama_block(),

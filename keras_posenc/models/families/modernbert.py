@@ -58,7 +58,6 @@ FAMILY = Family(
     title="ModernBERT",
     model_types=("modernbert",),
     weights=table(
-        "modernbert",
         {
             "Embedding-Token": ("@embeddings.tok_embeddings", "table"),
             "Embedding-Norm": ("@embeddings.norm", "norm"),

@@ -3,6 +3,7 @@
 import dataclasses
 
 from keras_posenc.models.families.family import Family
+from keras_posenc.models.families.llama import LLAMA_DEFAULTS
 from keras_posenc.models.families.rope import ROPE_KEYS, rotary
 from keras_posenc.models.families.weight_rows import feed_forward, packed_attention, table
 
@@ -25,7 +26,6 @@ FAMILY = Family(
     title="NeoBERT",
     model_types=("neobert",),
     weights=table(
-        "neobert",
         {
             "Embedding-Token": ("@encoder", "table"),
             **packed_attention(BLOCK, "qkv", "wo", "attention_norm", by_head=True),
@@ -41,20 +41,7 @@ FAMILY = Family(
     ),
     configure=configure,
     aliases={"norm_eps": "layer_norm_eps", "max_length": "max_position"},
-    defaults={
-        "hidden_act": "silu",
-        "max_position": 4096,
-        "segment_vocab_size": 0,
-        "layer_norm_eps": 1e-6,
-        "norm": "pre",
-        "norm_type": "rms_norm",
-        "embedding_norm": False,
-        "attention_bias": False,
-        "feed_forward_bias": False,
-        "mlm_dense": False,
-        "tie_word_embeddings": False,
-        "position_table": False,
-    },
+    defaults={**LLAMA_DEFAULTS, "max_position": 4096, "mlm_bias": True},
     keys=ROPE_KEYS,
     required={"tie_word_embeddings": None},
     rescales=False,

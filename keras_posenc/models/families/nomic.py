@@ -30,7 +30,6 @@ FAMILY = Family(
     title="nomic",
     model_types=("nomic_bert",),
     weights=table(
-        "nomic",
         {
             "Embedding-Token": ("@embeddings.word_embeddings", "table"),
             "Embedding-Segment": ("@embeddings.token_type_embeddings", "table"),

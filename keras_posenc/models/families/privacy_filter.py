@@ -45,7 +45,6 @@ FAMILY = Family(
     title="OpenAI privacy filter",
     model_types=("openai_privacy_filter",),
     weights=table(
-        "privacy_filter",
         {
             "Embedding-Token": ("@embed_tokens", "table"),
             **attention(BLOCK, "self_attn", "q_proj k_proj v_proj o_proj", "input_layernorm"),

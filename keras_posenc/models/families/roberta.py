@@ -58,8 +58,6 @@ ROBERTA_FAMILY = Family(
 )
 
 
-EMBEDDINGS = bert_embeddings()
-del EMBEDDINGS["Embedding-Segment"]
 BLOCK = "@encoder.layer.{i}"
 
 
@@ -75,9 +73,8 @@ MPNET = Family(
     title="MPNet",
     model_types=("mpnet",),
     weights=table(
-        "mpnet",
         {
-            **EMBEDDINGS,
+            **bert_embeddings("Embedding-Segment"),
             "Embedding-Position-Shared-0": ("@encoder.relative_attention_bias", "shared_table"),
             **attention(BLOCK, "attention.attn", "q k v o", "attention.LayerNorm"),
             **feed_forward(BLOCK, "intermediate.dense", "output.dense", "output.LayerNorm"),

@@ -13,7 +13,6 @@ def rotating(config):
 
 
 WEIGHTS = like_bert(
-    "roformer",
     classes={"roformer": "RoFormer"},
     prefixes=("roformer.", "bert.", ""),
     rows={"Embedding-Position": None},
@@ -40,7 +39,6 @@ ROFORMER = Family(
 # What is left of BERT's rows: no norm and no bias has a place in the files.
 WEIGHTS_V2 = dataclasses.replace(
     WEIGHTS,
-    family="roformer_v2",
     rows={name: row for name, row in WEIGHTS.rows.items() if "Norm" not in name},
     classes={"roformer_v2": "RoFormerV2"},
 )
@@ -76,7 +74,6 @@ GAU_ALPHA = dataclasses.replace(
     model_types=("gau_alpha",),
     weights=dataclasses.replace(
         WEIGHTS_V2,
-        family="gau_alpha",
         rows={name: WEIGHTS_V2.rows[name] for name in ("Embedding-Token", "Embedding-Segment")}
         | {
             f"{UNIT}/input": (f"{SCOPE}/i_dense", "dense"),

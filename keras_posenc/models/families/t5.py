@@ -35,7 +35,6 @@ def _table(inner):
     first, second = "@encoder.block.{i}.layer.0", "@encoder.block.{i}.layer.1"
     bias = "@encoder.block.0.layer.0.SelfAttention.relative_attention_bias"
     return table(
-        "t5",
         {
             "Embedding-Token": ("@shared", "table"),
             "Embedding-Position-Shared-0": (bias, "shared_table"),

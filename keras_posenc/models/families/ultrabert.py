@@ -60,7 +60,6 @@ FAMILY = Family(
     title="UltraBERT",
     model_types=("ultrabert",),
     weights=table(
-        "ultrabert",
         {
             "Embedding-Token": ("@embed_tokens", "table"),
             **llama_block(),

@@ -5,22 +5,11 @@ Scopes are Hugging Face's, with "@" for a table's prefix and "{i}" for the numbe
 
 import dataclasses
 
-from keras_posenc.checkpoints.names import BERT, NOT_WEIGHTS, OTHER_HEADS, TASK_LAYERS, Cut, Table
+from keras_posenc.checkpoints.names import BERT, NOT_WEIGHTS, OTHER_HEADS, Cut, Table
 
 ATTENTION = "Transformer-{i}-MultiHeadSelfAttention"
 CONVOLUTION = "Transformer-{i}-ShortConvolution"
 FEED_FORWARD = "Transformer-{i}-FeedForward"
-HEADS = (
-    "Pooler-Dense",
-    "NSP-Proba",
-    "MLM-Dense",
-    "MLM-Norm",
-    "MLM-Bias",
-    "MLM-Output",
-    "Embedding-Segment",
-    "Embedding-Position",
-    *TASK_LAYERS,
-)
 # Heads that most families call so; a family's own rows come behind these.
 TASK_ROWS = {
     "Sequence-Output": ("classifier", "dense"),
@@ -30,24 +19,13 @@ TASK_ROWS = {
 BUFFERS = {"*rotary_emb.inv_freq": "buffer", "*.position_ids": "buffer"}
 
 
-def table(family, rows, *, classes, prefixes=("",), copies=None, unused=None, endings=None):
+def table(rows, *, unused=None, **names):
     """A `Table` of Hugging Face's names alone.
 
-    `family`: its name. `rows`: dict from our layer to (scope, kind) or (scope, kind, cut), or a
-    list of those. `classes`, `prefixes`, `copies`, `unused`, `endings`: as in `Table`.
+    `unused`: what is not read, beside what no family needs. The others: as in `Table`.
     """
-    return Table(
-        family=family,
-        root=None,
-        prefixes=prefixes,
-        rows=rows,
-        huggingface={},
-        copies=copies or {},
-        heads=HEADS,
-        unused=NOT_WEIGHTS | OTHER_HEADS | BUFFERS | (unused or {}),
-        classes=classes,
-        endings=endings or {},
-    )
+    unused = NOT_WEIGHTS | OTHER_HEADS | BUFFERS | (unused or {})
+    return Table(rows, heads=(*BERT.heads, "MLM-Output"), unused=unused, **names)
 
 
 def attention(scope, part, names, norm):
@@ -99,22 +77,22 @@ def mlm(dense, norm, bias):
     return rows
 
 
-def bert_embeddings(scope="@embeddings"):
-    """Rows of BERT's embeddings, and of the matrix behind them."""
-    return {
-        "Embedding-Token": (f"{scope}.word_embeddings", "table"),
-        "Embedding-Segment": (f"{scope}.token_type_embeddings", "table"),
-        "Embedding-Position": (f"{scope}.position_embeddings", "table"),
-        "Embedding-Norm": (f"{scope}.LayerNorm", "norm"),
+def bert_embeddings(*left_out):
+    """Rows of BERT's embeddings, without those of some layers."""
+    rows = {
+        "Embedding-Token": ("@embeddings.word_embeddings", "table"),
+        "Embedding-Segment": ("@embeddings.token_type_embeddings", "table"),
+        "Embedding-Position": ("@embeddings.position_embeddings", "table"),
+        "Embedding-Norm": ("@embeddings.LayerNorm", "norm"),
     }
+    return {layer: row for layer, row in rows.items() if layer not in left_out}
 
 
-def like_bert(family, *, classes, root="bert", rows=None, **changes):
+def like_bert(*, classes, root="bert", rows=None, **changes):
     """BERT's `Table`, Google's names included, with another root and what else differs.
 
-    `family`: its name. `classes`: as in `Table`. `root`: what Google's names of the encoder begin
-    with. `rows`: dict, rows that differ, or None for a layer that there is not. `changes`: other
-    fields of `Table`.
+    `classes`: as in `Table`. `root`: what Google's names of the encoder begin with. `rows`: dict,
+    rows that differ, or None for a layer that there is not. `changes`: other fields of `Table`.
     """
     all_rows = {
         layer: (scope.replace("bert/", f"{root}/", 1), kind)
@@ -124,7 +102,7 @@ def like_bert(family, *, classes, root="bert", rows=None, **changes):
     all_rows = {layer: row for layer, row in all_rows.items() if row is not None}
     unused = {**BERT.unused, **BUFFERS, **changes.pop("unused", {})}
     return dataclasses.replace(
-        BERT, family=family, root=root, rows=all_rows, classes=classes, unused=unused, **changes
+        BERT, root=root, rows=all_rows, classes=classes, unused=unused, **changes
     )
 
 
