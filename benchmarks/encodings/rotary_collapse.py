@@ -6,7 +6,8 @@
 A causal model of characters learns on windows of 64: four layers, two heads, no biases in the
 projections of its attention; or two gated attention units of one head in place of each layer. Ways
 differ in what is added to rotary positions: nothing; biases of queries and keys, from zeros or from
-those of Sandwich; the additive bias of the GAU; Sandwich's fixed bias. Each reads the same windows
+those of Sandwich, one vector or one number for both; the additive bias of the GAU; Sandwich's fixed
+bias; or, in place of a bias, dropout of a tenth. Each reads the same windows
 of 1,024, whole and cut into pieces, the last fifth of the book excerpts. In two of the windows the
 layers are looked into: the four terms of their logits by distance, averaged over the pairs of
 tokens so far apart and over heads, and the share of the attention of the second half of the window
@@ -45,6 +46,13 @@ WAYS = {
 }
 GATED = "gated units, "
 WAYS |= {f"{GATED}{way}": encodings for way, encodings in WAYS.items()}
+WAYS |= {
+    "shared biases": [{**BIASES, "use_bias": "shared"}],
+    "scalar biases": [{**BIASES, "use_bias": "scalar"}],
+    "no bias, dropout": ["rotary"],
+}
+DROPOUT = 0.1
+TERM_WAYS = ("no bias", "biases", "biases from Sandwich's")
 # Two units have about as many weights as a layer.
 UNITS = {"block": "gau", "gau_normalization": "softmax", "num_attention_heads": 1}
 UNITS |= {"attention_key_size": 64, "intermediate_size": 128}
@@ -67,6 +75,8 @@ def main():
             sizes = {"num_hidden_layers": layers, "attention_bias": False}
             if way.startswith(GATED):
                 sizes |= {**UNITS, "num_hidden_layers": 2 * layers}
+            if way.endswith("dropout"):
+                sizes |= {"dropout_rate": DROPOUT, "attention_dropout_rate": DROPOUT}
             model = trained(corpus, WAYS[way], seed, steps, arguments.folder / file, **sizes)
             found = read(corpus, lambda length: model, arguments.test_rows, LENGTHS)
             return {**found, "inside": inside(model, corpus)}
@@ -146,14 +156,11 @@ def rise(row, layer, term):
 def terms_table(rows):
     """Markdown, a row a way and layer: how terms vary by distance, and how they go on.
 
-    Ways that add to the logits besides are left out: the four terms are not all of theirs; and
-    gated units, for their number.
+    Of some ways only: where more is added to the logits, the four terms are not all of theirs.
     """
     heads = ["", "layer", *TERMS.values(), "fourth beyond 64", "sum beyond 64"]
     lines = [heads]
-    terms_alone = [way for way, encodings in WAYS.items() if len(encodings) == 1]
-    terms_alone = [way for way in terms_alone if not way.startswith(GATED)]
-    for way in (way for way in terms_alone if any(row["way"] == way for row in rows)):
+    for way in (way for way in TERM_WAYS if any(row["way"] == way for row in rows)):
         runs = [row for row in rows if row["way"] == way]
         for layer in range(runs[0]["layers"]):
             cells = [way, str(layer + 1)]

@@ -12,7 +12,7 @@ from benchmarks.extrapolation.run import Contender
 from benchmarks.extrapolation.scores import scores, trained_scores
 from benchmarks.extrapolation.settings import (
     MODELS,
-    RECURRENT,
+    ORDERED,
     Settings,
     encodings_of,
     file_name,
@@ -56,14 +56,14 @@ class BenchmarkRun:
 
 
 def runs_of(tasks, models, encodings, positions, seeds):
-    """Lists all runs, those of one model in a row; recurrent models have no encodings."""
+    """Lists all runs, those of one model in a row; recurrent models and CNNs have no encodings."""
     runs = []
     for task, model in itertools.product(tasks, models):
         task_parts(task)
         if model not in MODELS:
             raise ValueError(f"Unknown model {model!r}: there are {', '.join(sorted(MODELS))}.")
         pairs = itertools.product(encodings, positions)
-        for pair in [("none", "consecutive")] if model in RECURRENT else pairs:
+        for pair in [("none", "consecutive")] if model in ORDERED else pairs:
             _check(task, *pair)
             runs += [BenchmarkRun(task, model, *pair, seed) for seed in seeds]
     return runs
@@ -117,7 +117,8 @@ def bench(
     Args:
         tasks: list of str. Names in `keras_posenc.tasks.TASKS`, each optionally with arguments
             after a colon, such as even_pairs, counting:variables=3, language_model:unit=words.
-        models: list of str. Any of "transformer", "gau", "rnn", "lstm", "stack_rnn", "tape_rnn".
+        models: list of str. Any of "transformer", "gau", "rnn", "lstm", "stack_rnn", "tape_rnn",
+            "cnn".
         encodings: list of str. Tried with each transformer and GAU: none, or names joined by +,
             with arguments after a colon, such as alibi, rotary+log_n, cope:npos_max=16; sinusoidal
             and learned are absolute.

@@ -6,10 +6,11 @@ import keras
 import numpy as np
 
 from benchmarks.extrapolation.memory import MemoryStates, StackRNNCell, TapeRNNCell
-from benchmarks.extrapolation.settings import RECURRENT, encodings_of, lengths_of, positions_of
+from benchmarks.extrapolation.settings import ORDERED, encodings_of, lengths_of, positions_of
 from benchmarks.extrapolation.task_batches import places_of, width
 from keras_posenc.attention.gau import GatedAttentionUnit
 from keras_posenc.attention.layer import PositionalAttention
+from keras_posenc.attention.shared_table import SharedTable
 from keras_posenc.layers.block import Block, block_parts
 from keras_posenc.layers.feedforward import FeedForward
 from keras_posenc.layers.token_embedding import TokenEmbedding
@@ -28,12 +29,12 @@ def build_model(task, settings, model="transformer", encodings="none", positions
     feed-forward layer of 4 x `size` units with ReLU. Each is followed by a residual sum and a layer
     norm. Dropout follows both and the absolute positions. A "gau" has two gated attention units in
     place of each block. The recurrent models read one-hot tokens; their memories are as long as the
-    text.
+    text. A "cnn" reads these too, with causal convolutions over three places.
 
     Args:
         task: a `Task`.
         settings: `Settings`.
-        model: "transformer", "gau", "rnn", "lstm", "stack_rnn" or "tape_rnn".
+        model: "transformer", "gau", "rnn", "lstm", "stack_rnn", "tape_rnn" or "cnn".
         encodings: names joined by +, such as "rotary+log_n", "learned", "none".
         positions: "consecutive" or a method of `RandomPositionIds`.
 
@@ -50,7 +51,7 @@ def build_model(task, settings, model="transformer", encodings="none", positions
     (None, None, 5)
     """
     ids = keras.Input((None,), dtype="int32", name="token_ids")
-    make = _recurrent if model in RECURRENT else _attending
+    make = _ordered if model in ORDERED else _attending
     x = make(ids, task, settings, model, encodings, positions)
     return keras.Model(ids, keras.layers.Dense(task.classes, name="answer")(x))
 
@@ -104,18 +105,24 @@ def _attending(ids, task, settings, model, encodings, positions):
         else:
             table = SinusoidalPositionEmbedding(settings.size, **arguments)
         x = keras.layers.Dropout(settings.dropout)(table(x, places))
+    size = settings.size // settings.heads
+    shared = [spec for spec in specs if spec.get("shared")]
+    tables = [SharedTable(spec, settings.heads, size)(x) for spec in shared]
     for number in range(settings.layers):
-        x = (_gated if model == "gau" else _block)(x, specs, places, causal, settings, number)
+        if model == "gau":
+            x = _gated(x, specs, places, causal, settings, number)
+        else:
+            x = _block(x, specs, places, tables, causal, settings, number)
     return x
 
 
-def _block(x, specs, places, causal, settings, number):
+def _block(x, specs, places, tables, causal, settings, number):
     def attention(name):
         size = settings.size // settings.heads
         return PositionalAttention(settings.heads, size, encodings=specs, use_bias=False, name=name)
 
     def attend(layer, x):
-        return layer(x, x, query_positions=places, use_causal_mask=causal)
+        return layer(x, x, query_positions=places, use_causal_mask=causal, tables=tables or None)
 
     feed_forward = functools.partial(FeedForward, 4 * settings.size)
     sublayers = {"attention": attention, "feed_forward": feed_forward}
@@ -146,12 +153,17 @@ def _of(sublayers, settings, number):
     return Block(f"block_{number}", {}, parts)
 
 
-def _recurrent(ids, task, settings, model, encodings, positions):
+def _ordered(ids, task, settings, model, encodings, positions):
     units, size = 4 * settings.size, task.input_size + 1
     # A frozen identity makes the tokens one-hot.
     one_hot = keras.layers.Embedding(
         size, size, embeddings_initializer="identity", trainable=False, name="one_hot"
     )
+    if model == "cnn":
+        x = one_hot(ids)
+        for _ in range(settings.layers):
+            x = keras.layers.Conv1D(units, 3, padding="causal", activation="relu")(x)
+        return x
     states = None
     if model == "lstm":
         layer = keras.layers.LSTM(units, return_sequences=True)

@@ -11,8 +11,9 @@ from keras_posenc.encodings import ENCODINGS
 from keras_posenc.positions.random import METHODS
 
 ABSOLUTE = ("sinusoidal", "learned")
-RECURRENT = ("rnn", "lstm", "stack_rnn", "tape_rnn")
-MODELS = ("transformer", "gau", *RECURRENT)
+# They read tokens in their order, without encodings.
+ORDERED = ("rnn", "lstm", "stack_rnn", "tape_rnn", "cnn")
+MODELS = ("transformer", "gau", *ORDERED)
 TEST_SAMPLE = (41, 50, 100, 200, 300, 500)
 
 
@@ -22,8 +23,8 @@ class Settings:
 
     Attributes:
         steps: int. Training steps of a run.
-        layers: int. Layers of a transformer; recurrent models have one.
-        size: int. Features per token of a transformer; recurrent models have 4 x `size` units.
+        layers: int. Layers of a transformer or CNN; recurrent models have one.
+        size: int. Features per token of a transformer; the other models have 4 x `size` units.
         heads: int. Heads of a transformer.
         dropout: float. Dropout rate of a transformer.
         batch_size: int. Rows of a training batch.

@@ -20,6 +20,7 @@ SMALL = Settings(steps=1, layers=1, size=8, heads=2, max_position=64, train_leng
         ("reverse_string", "rnn", "none"),
         ("reverse_string", "lstm", "none"),
         ("reverse_string", "stack_rnn", "none"),
+        ("reverse_string", "cnn", "none"),
     ],
 )
 def test_padding_changes_no_answer(name, model, encodings):
