@@ -1,12 +1,20 @@
 """Which words of a corpus are names, and the pronouns that stand for them."""
 
+import dataclasses
+
 import pytest
 from contextual_texts import ENGLISH, PEOPLE, TEXTS
 
+from keras_posenc.training.contextual.copies import renamed
 from keras_posenc.training.contextual.names import name_pattern, names_in, without_name
+from keras_posenc.training.contextual.pronouns import Kind
 from keras_posenc.training.contextual.sentences import sentences_of
 
 SHE, HE, IT = ENGLISH.pronouns
+KINDS = {
+    "ship": Kind("Orion", "the {name}, a ship,", "the {name}", "ship"),
+    "role": Kind("Orion", "a {name}", "the {name}"),
+}
 
 
 @pytest.mark.once
@@ -29,10 +37,39 @@ def test_names_are_found_with_the_pronouns_behind_them():
         ("I spoke with Ada about it.", "I spoke with her about it."),
         ("Mrs. Ada and Adam met Mrs Ada.", "She and Adam met she."),
         ("“Ada,” we said.", "“She,” we said."),
+        # Where it describes a noun, it is left out.
+        ("A fire burned on the Ada border.", "A fire burned on the border."),
+        ("The Ada road and an old Ada.", "The road and an old she."),
+        ("We saw the Ada.", "We saw she."),
+        ("The Ada was there, with the Ada in the rain.", "She was there, with her in the rain."),
+        ("Then the Ada's mast broke.", "Then her mast broke."),
     ],
 )
 def test_a_pronoun_stands_for_a_name(before, after):
     assert without_name(before, name_pattern("Ada", ENGLISH), SHE, ENGLISH) == after
+
+
+@pytest.mark.once
+def test_a_language_without_articles_and_titles():
+    plain = dataclasses.replace(ENGLISH, articles=frozenset(), titles=frozenset())
+    pattern = name_pattern("Ada", plain, {"Ada Byron"})
+    assert without_name("Then Ada met Ada Byron.", pattern, SHE, plain) == "Then she met she."
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("kind", "before", "after"),
+    [
+        (None, "The Ada road, and Ada's.", "The Orion road, and Orion's."),
+        (KINDS["ship"], "Ada came, and Ada left.", "The Orion, a ship, came, and the Orion left."),
+        (KINDS["ship"], "We met Ada, and the Ada.", "We met the Orion, a ship, and the Orion."),
+        (KINDS["ship"], "Ada's house", "The Orion's house"),
+        (KINDS["role"], "Then Mrs. Ada came. Ada sang.", "Then a Orion came. The Orion sang."),
+    ],
+)
+def test_a_name_of_another_kind_is_introduced_once(kind, before, after):
+    pattern = name_pattern("Ada", ENGLISH)
+    assert renamed(before, pattern, "Orion", kind, introduces=True) == after
 
 
 @pytest.mark.once

@@ -202,30 +202,54 @@ def _pronoun(name, near, times, language):
 
 
 def name_pattern(name, language, longer=()):
-    """A regular expression of a name with its titles, and the ending of a possessive as group 1.
+    """A regular expression of a name with its titles, and with the groups `article`, which stands
+    before it, and `ending`, that of a possessive.
 
-    The `longer` names that it is part of match as a whole, with an article before them.
+    The `longer` names that it is part of match as a whole, with an article that is in no group.
     """
-    titles = "|".join(sorted(language.titles))
-    whole = re.escape(name)
+    article = rf"(?i:{_one_of(language.articles)})\s+"
+    before, name = rf"(?P<article>{article})?", re.escape(name)
     if longer:
-        articles = "|".join(sorted(language.articles))
         longest = "|".join(map(re.escape, sorted(longer, key=lambda each: (-len(each), each))))
-        whole = rf"(?:(?:(?i:{articles})\s+)?(?:{longest})|{whole})"
-    return re.compile(rf"(?:\b(?:{titles})\.?\s+)*\b{whole}(?!\w)({language.possessive})?")
+        before, name = rf"(?:{article}(?={longest})|{before})", rf"(?:{longest}|{name})"
+    titles = rf"(?:\b(?:{_one_of(language.titles)})\.?\s+)*"
+    return re.compile(rf"\b{before}{titles}\b{name}(?!\w)(?P<ending>{language.possessive})?")
+
+
+def _one_of(words):
+    return "|".join(map(re.escape, sorted(words))) or "(?!)"
 
 
 def without_name(sentence, pattern, pronoun, language):
-    """A sentence in which a pronoun stands for a name."""
+    """A sentence in which a pronoun stands for a name, and for an article before it.
+
+    Where the name describes a noun, as in "the London road", it is left out.
+    """
+    no_nouns = language.behind_nouns | language.prepositions
 
     def replace(match):
         before = sentence[: match.start()].rstrip()
-        if match[1]:
+        behind = WORD.match(sentence[match.end() :].removeprefix(" "))
+        if match["article"] and not match["ending"] and behind:
+            if behind[0].islower() and behind[0] not in no_nouns:
+                return match["article"].rstrip()
+        if match["ending"]:
             form = pronoun.possessive
         else:
             words = WORD.findall(before[-30:])
             is_object = bool(words) and words[-1].lower() in language.prepositions
             form = pronoun.object if is_object and before[-1:].isalpha() else pronoun.subject
-        return form if before and before[-1] not in ".!?…\"“'‘" else form.capitalize()
+        return capital(form) if begins_sentence(match) else form
 
     return pattern.sub(replace, sentence)
+
+
+def begins_sentence(match):
+    """Whether nothing, the end of a sentence or a quote stands before a match."""
+    before = match.string[: match.start()].rstrip()
+    return not before or before[-1] in ".!?…\"“'‘"
+
+
+def capital(name):
+    """A name with a capital letter."""
+    return name[:1].upper() + name[1:]
