@@ -53,8 +53,9 @@ def hints(account, checkpoint, table):
     hints = [_prefix_hint(checkpoint, table), _layers_hint(checkpoint, account)]
     hints += [_shape_hint(*row) for row in account.wrong_shape]
     hints += [
-        f"The file has no {what}: build the model without it, or let "
-        "ignore_invalid_weights=True leave it at its initial values."
+        f"The file has no {what}: take a checkpoint that has one, build the model without it, or "
+        "let build_transformer_model(..., ignore_invalid_weights=True) leave it at its initial "
+        "values."
         for head, what in HEADS.items()
         if any(name.startswith(head) for name in account.missing)
     ]

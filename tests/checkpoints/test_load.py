@@ -71,8 +71,9 @@ def test_missing_heads(arrays, refused):
     encoder |= {name: array for name, array in arrays.items() if name.startswith("bert.emb")}
     refused(
         encoder,
-        r"5 missing \(MLM-Dense/kernel, .*, and 1 more\).* The file has no MLM head: build the "
-        "model without it, or let ignore_invalid_weights=True leave it at its initial values",
+        r"5 missing \(MLM-Dense/kernel, .*, and 1 more\).* The file has no MLM head: take a "
+        r"checkpoint that has one, build the model without it, or let build_transformer_model"
+        r"\(..., ignore_invalid_weights=True\) leave it at its initial values",
         with_mlm=True,
     )
     refused(encoder, "The file has no pooler: .* The file has no NSP head", with_nsp=True)

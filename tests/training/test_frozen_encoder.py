@@ -145,7 +145,7 @@ def test_the_size_of_the_chunks_can_be_given(pretrained, tmp_path, freeze):
 
 
 @pytest.mark.once
-def test_pairs_whose_first_text_fills_a_chunk(pretrained, tmp_path):
+def test_pairs_whose_first_text_fills_a_chunk(pretrained, tmp_path, capsys):
     pairs = [(text, "w1") for text in TEXTS]  # of 5 to 21 tokens
     error = (
         "Text 2: its first text has 13 tokens, and a window or chunk has room for 13, so that none "
@@ -154,10 +154,15 @@ def test_pairs_whose_first_text_fills_a_chunk(pretrained, tmp_path):
     documents = pairs, LABELS["classify"]
     with pytest.raises(ValueError, match=error):
         finetune(pretrained, documents, tmp_path, freeze="encoder", verbose=0)
+    short = [pair[::-1] for pair in pairs]
+    for role in ("validation", "test"):
+        with pytest.raises(ValueError, match=error):
+            given = (short, LABELS["classify"]), tmp_path / role
+            finetune(pretrained, *given, freeze="encoder", verbose=2, **{role: documents})
+    assert "linear head trained" not in "".join(capsys.readouterr())
     finetune(pretrained, documents, tmp_path, freeze="encoder", max_length=16, verbose=0)
     with pytest.raises(ValueError, match=error):
         predict(tmp_path, pairs, chunks=16, verbose=0)
-    short = [pair[::-1] for pair in pairs]
     assert len(predict(tmp_path, short, chunks=16, verbose=0)) == 36
 
 

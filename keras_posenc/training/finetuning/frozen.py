@@ -11,6 +11,7 @@ from keras_posenc.backend.keras_names import maker_of
 from keras_posenc.metrics.scores import length_histogram
 from keras_posenc.models.model import model_on
 from keras_posenc.processes.together import is_first
+from keras_posenc.text.labels.answer_span import is_pair
 from keras_posenc.text.labels.protocol import class_weights
 from keras_posenc.text.shapes import longest_length
 from keras_posenc.training.finetuning.linear import LINKS, fit_linear
@@ -93,6 +94,9 @@ class FrozenTrainer(Trainer):
         # Texts that cannot be read are refused before the directory has a run.
         batches = self.reader.batches(documents["train"].texts, fixed_shapes=longest)
         self.batches = {recipe.final_length: batches}
+        for role in ("validation", "test"):
+            if documents[role] and any(map(is_pair, documents[role].texts)):
+                self.reader.batches(documents[role].texts)
 
     def run(self, state, verbose="auto"):
         """Computes the vectors and trains the head; returns the metrics."""
