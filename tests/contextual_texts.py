@@ -28,9 +28,10 @@ SHORT = {"max_length": 700, "train_length": 128, "steps": 2, "verbose": False}
 
 def write_embedder(folder):
     """Writes a random embedder of 64 positions into a folder, which is returned."""
-    pools = [each.names for each in (*ENGLISH.pronouns, *ENGLISH.kinds)]
-    pools += [kind.nouns for kind in ENGLISH.kinds]
-    words = sorted(set(" ".join(TEXTS + pools).lower().replace(".", " ").replace(",", " ").split()))
+    pools = " ".join(pronoun.names for pronoun in ENGLISH.pronouns)
+    words = sorted(
+        set(f"{' '.join(TEXTS)} {pools}".lower().replace(".", " ").replace(",", " ").split())
+    )
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", ",", *words]
     config = {**TINY_CONFIG, "vocab_size": len(vocabulary), "max_position_embeddings": 64}
     keras.utils.set_random_seed(0)

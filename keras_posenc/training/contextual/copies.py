@@ -5,8 +5,7 @@ import dataclasses
 import numpy as np
 
 from keras_posenc.training.contextual.corpus import Subject, holds
-from keras_posenc.training.contextual.names import begins_sentence, capital
-from keras_posenc.training.contextual.pronouns import Pronoun
+from keras_posenc.training.contextual.names import capital
 from keras_posenc.training.contextual.sentences import WORD
 
 COPIES, PASSAGES = 4, 12
@@ -17,9 +16,6 @@ PAIRED, SCATTERED = 0.85, 0.35
 # Lengths of copies as fractions of the longest, and how often each is drawn. Short ones cost less,
 # and their positions are as far apart as those of long ones, because ids are skipped.
 LENGTHS, DRAWN = (1 / 3, 2 / 3, 1), (0.5, 0.35, 0.15)
-KINDS = (
-    0.35  # of the copies have subjects of another kind, such as ships, half of them as "the ship"
-)
 LEAST = 250  # tokens of a copy, unless the longest has fewer
 BODY = 0.65  # of a copy's tokens, at most, are passages and what stands between them
 
@@ -64,7 +60,7 @@ def draw(corpus, rng):
     """
     of_names = rng.random() < corpus.fraction if corpus.words else True
     subjects = (corpus.names if of_names else corpus.words) or corpus.words
-    pair = of_kinds(corpus, draw_pair(corpus, subjects, rng), rng)
+    pair = draw_pair(corpus, subjects, rng)
     fillers = Fillers(corpus, pair, rng)
     size = max(int(rng.choice(LENGTHS, p=DRAWN) * corpus.size) - 2, min(corpus.size, LEAST))
     opened, bodies = [], []
@@ -110,43 +106,6 @@ def draw_pair(corpus, subjects, rng):
     return [subject]
 
 
-def of_kinds(corpus, pair, rng):
-    """The subjects, some of which are of another kind than in their text, such as ships.
-
-    Different pronouns stand for the two.
-    """
-    chosen = list(pair)
-    for number, subject in enumerate(pair if rng.random() < KINDS else ()):
-        new = _of_kind(corpus.language, subject, rng)
-        references = {each.reference for each in chosen if each is not subject}
-        if new.reference not in references and len(corpus.others(new)) >= COPIES:
-            chosen[number] = new
-    return chosen
-
-
-def _of_kind(language, subject, rng):
-    """The subject with a kind, which has the noun of its introduction, or none, and as pronoun its
-    own or "the ship"; words are left as they are."""
-    if subject.pronoun is None:
-        return subject
-    is_person = subject.pronoun != language.pronouns[-1]
-    kinds = [kind for kind in language.kinds if is_person or kind.pronoun is not None]
-    if not kinds:
-        return subject
-    kind = kinds[rng.integers(len(kinds))]
-    introduced, pronoun = kind.introduced, kind.pronoun or subject.pronoun
-    if kind.nouns:
-        nouns = kind.nouns.split()
-        noun = nouns[rng.integers(len(nouns))]
-        described, called = rng.random(2) < (0.75, 0.67)
-        introduced = introduced.replace("{noun}", noun) if described else kind.named
-        if described and called and kind.description is not None:
-            forms = kind.description.subject, kind.description.object, kind.description.possessive
-            pronoun = Pronoun(*(form.format(noun=noun) for form in forms))
-    kind = dataclasses.replace(kind, introduced=introduced, pronoun=pronoun)
-    return dataclasses.replace(subject, kind=kind)
-
-
 def passages_of(corpus, subject, pair, introduction, most, rng):
     """At most so many passages of a subject behind an introduction, as lists of `Part`."""
     sentences, counts = corpus.sentences[subject.text], corpus.counts[subject.text]
@@ -187,8 +146,7 @@ def lent_passages(corpus, subject, pair, most, rng):
         place = other.starts[rng.integers(len(other.starts))]
         passage = corpus.sentences[other.text][place]
         if not holds(passage, pair):
-            tokens = corpus.counts[other.text][place]
-            text = corpus.without(subject, passage, other.pattern)
+            tokens, text = corpus.counts[other.text][place], corpus.without(other, passage)
             found.append([Part(text, tokens, subject, other.pattern, passage)])
     return found
 
@@ -218,15 +176,15 @@ def _copies(corpus, pair, parts, rng):
     texts, named = [], []
     for copy in range(min(map(len, names.values()))):
 
-        def exchanged(part, text, introduces, copy=copy):
-            kind, name = part.subject.kind, names[part.subject][copy]
-            return renamed(text, part.pattern, name, kind, introduces)
+        def exchanged(part, text, copy=copy):
+            name = names[part.subject][copy]
+            return part.pattern.sub(lambda match: in_place(match, name), text)
 
         texts.append([
-            exchanged(part, part.text, True) if part.subject and part.named is None else part.text
+            exchanged(part, part.text) if part.subject and part.named is None else part.text
             for part in parts
         ])  # fmt: skip
-        named.append([exchanged(parts[number], parts[number].named, False) for number in passages])
+        named.append([exchanged(parts[number], parts[number].named) for number in passages])
     return Copies(texts, passages, named, pair)
 
 
@@ -261,23 +219,8 @@ def _choose(subjects, rng):
     return some[rng.integers(len(some))]
 
 
-def renamed(text, pattern, name, kind=None, introduces=False):
-    """A text in which a name or word stands for the matches of a pattern, with their possessive
-    endings; the name of a `Kind` with its article, and introduced at its first place."""
-    first = introduces and kind is not None
-
-    def replace(match):
-        nonlocal first
-        found = match.groupdict()
-        ending = found.get("ending") or ""
-        if kind is None:
-            new = capital(name) if match[0][:1].isupper() else name
-            return (found.get("article") or "") + new + ending
-        template = kind.introduced if first and not ending else kind.named
-        first = False
-        new = template.format(name=name)
-        if text[match.end() :][:1] in tuple(",.;:!?") or match.end() == len(text):
-            new = new.removesuffix(",")
-        return (capital(new) if begins_sentence(match) else new) + ending
-
-    return pattern.sub(replace, text)
+def in_place(match, name):
+    """The name of a copy in place of a match, with its article and its possessive ending."""
+    found = match.groupdict()
+    name = capital(name) if match[0][:1].isupper() else name
+    return (found.get("article") or "") + name + (found.get("ending") or "")

@@ -7,7 +7,6 @@ import numpy as np
 
 from keras_posenc.text.same_texts import text_numbers
 from keras_posenc.training.contextual.names import capital, name_pattern, names_in, without_name
-from keras_posenc.training.contextual.pronouns import Kind
 from keras_posenc.training.contextual.sentences import (
     sentences_of,
     without_word,
@@ -31,8 +30,6 @@ class Subject:
         introductions, starts: tuples of the indices of sentences with it: those that can introduce
             it, and those that a passage can begin with.
         pronoun: `Pronoun` that stands for a name, or None for a word, which is left out.
-        kind: `Kind` that takes the place of the name in a copy, with one noun or none and the
-            pronoun that stands for it; None: other names of the corpus do.
     """
 
     text: int
@@ -41,12 +38,6 @@ class Subject:
     introductions: tuple
     starts: tuple
     pronoun: object
-    kind: Kind | None = None
-
-    @property
-    def reference(self):
-        """The `Pronoun` that stands for it in a copy, or None for a word."""
-        return self.kind.pronoun if self.kind else self.pronoun
 
     @property
     def usable(self):
@@ -101,13 +92,11 @@ class Corpus:
                         self.names.append(subject)
                         self.pool[pronoun].add(name)
         self.pool = {pronoun: sorted(names) for pronoun, names in self.pool.items()}
-        of_kinds = [kind.names.split() for kind in language.kinds] if language else []
-        words = {each.word for each in self.words}
-        known = sorted(words.union(*self.pool.values(), *of_kinds))
+        known = sorted({each.word for each in self.words}.union(*self.pool.values()))
         numbers = text_numbers([capital(name) for name in known], tokenizer)
         self._numbers = dict(zip(known, numbers.tolist(), strict=True))
-        self.names = [each for each in self.names if self.others(each)]
-        self.words = [each for each in self.words if self.others(each)]
+        self.names = [each for each in self.names if self._others(each)]
+        self.words = [each for each in self.words if self._others(each)]
 
     def _subject(self, number, word, pattern, pronoun):
         """The `Subject`, or None if the text has too few sentences with it."""
@@ -144,27 +133,22 @@ class Corpus:
             f"{self.num_texts:,} texts" + (f", {empty:,} of them empty" if empty else "")
         )
 
-    def without(self, subject, text, pattern=None):
-        """A text in which a pronoun stands for the name, or that of another `pattern`."""
-        pattern = pattern or subject.pattern
+    def without(self, subject, text):
         if subject.pronoun is None:
-            return without_word(text, pattern)
-        return without_name(text, pattern, subject.reference, self.language)
+            return without_word(text, subject.pattern)
+        return without_name(text, subject.pattern, subject.pronoun, self.language)
 
     def names_of(self, subject, rng, count, taken=()):
-        """The names, or words, of the copies; the first is that of the text unless they are of
-        another kind, and the others are none of the words in lower case that are taken, as long as
-        there are such."""
-        others = self.others(subject)
+        """The names, or words, of the copies; the first is that of the text, and the others are
+        none of the words in lower case that are taken, as long as there are such."""
+        others = self._others(subject)
         drawn = [others[i] for i in rng.permutation(len(others))]
         drawn.sort(key=lambda name: name.lower() in taken)
-        return drawn[:count] if subject.kind else [subject.word, *drawn[: count - 1]]
+        return [subject.word, *drawn[: count - 1]]
 
-    def others(self, subject):
+    def _others(self, subject):
         """What can take the place of a name or word: copies with the same tokens would be one."""
-        if subject.kind is not None:
-            pool = subject.kind.names.split()
-        elif subject.pronoun is not None:
+        if subject.pronoun is not None:
             pool = self.pool[subject.pronoun]
         else:
             pool = sorted({each.word for each in self.words if each.text != subject.text})

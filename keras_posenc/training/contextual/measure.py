@@ -7,7 +7,7 @@ import numpy as np
 from keras_posenc.losses.similarity import TIE
 from keras_posenc.metrics.scores import spearman
 from keras_posenc.training.contextual.batches import padded, pooling_weights
-from keras_posenc.training.contextual.copies import Fillers, renamed
+from keras_posenc.training.contextual.copies import Fillers, in_place
 from keras_posenc.training.contextual.corpus import SENTENCE
 from keras_posenc.training.stretching.feature_losses import agreement
 from keras_posenc.training.stretching.windows import first_token, one_segment
@@ -80,7 +80,7 @@ def _case(corpus, subject, distance, rng, longest):
     for name in corpus.names_of(subject, rng, COPIES):
 
         def exchanged(text, name=name):
-            return renamed(text, subject.pattern, name)
+            return subject.pattern.sub(lambda match: in_place(match, name), text)
 
         introductions.append(exchanged(sentences[first]))
         named.append([exchanged(sentences[start]) for start in starts])

@@ -36,34 +36,6 @@ class Pronoun:
 
 
 @dataclasses.dataclass(frozen=True)
-class Kind:
-    """Subjects of another kind, such as ships, which take the place of a name in some copies.
-
-    Attributes:
-        names: str. Names of this kind, separated by spaces.
-        introduced: str with {name}, and {noun} if there are nouns: how one is introduced.
-        named: str with {name}: how it is named from then on.
-        nouns: str. What such a subject is, separated by spaces.
-        description: `Pronoun` with {noun}, which may stand for the name where its noun was stated.
-        pronoun: `Pronoun` that stands for such names; None: the one of the name that they replace,
-            which is a person's.
-
-    Example:
-
-    >>> ship = Kind("Orion", "the {name}, a {noun},", "the {name}", "ship")
-    >>> ship.introduced.format(name="Orion", noun="ship")
-    'the Orion, a ship,'
-    """
-
-    names: str
-    introduced: str = "{name}"
-    named: str = "{name}"
-    nouns: str = ""
-    description: Pronoun | None = None
-    pronoun: Pronoun | None = None
-
-
-@dataclasses.dataclass(frozen=True)
 class Language:
     """What is known of a language: its pronouns, and the words around a name.
 
@@ -76,9 +48,8 @@ class Language:
         articles: frozenset of words in lower case. No name follows them.
         joining: frozenset of words in lower case that stand inside longer names, such as "of".
         no_names: frozenset of capitalised words that are no names: months, days, peoples.
-        behind_nouns: frozenset of words in lower case. A name with an article before it and another
-            word behind it, as in "the London road", describes a noun, and is left out.
-        kinds: tuple of `Kind`, which take the place of some names.
+        behind_nouns: frozenset of words in lower case. Where another word stands behind a name with
+            an article, as in "the London road", the name describes it and is left out.
 
     Example:
 
@@ -102,7 +73,6 @@ class Language:
     joining: frozenset = frozenset()
     no_names: frozenset = frozenset()
     behind_nouns: frozenset = frozenset()
-    kinds: tuple = ()
 
 
 WOMEN = (
@@ -139,35 +109,13 @@ NO_NAMES = (
     "Scot Scots Scottish Scotch Spaniard Spaniards Spanish Swedish Swiss Syrian Turk Turkish "
     "Turks Vietnamese Welsh"
 )
-IT = Pronoun("it", "it", "its", "Arden Brindle Castor Dunmore Elstree Fairfax Garland Hexham "
-             "Ingram Juniper Kestrel Lowell Meridian Norfolk Orion Pembroke Quill Redmond Sterling "
-             "Tamar")  # fmt: skip
-NOUN = Pronoun("the {noun}", "the {noun}", "the {noun}'s")
-SURNAMES = (
-    "Ainsley Bancroft Bradley Calder Chandler Colby Denham Dryden Eastwood Ellison Fletcher Forbes "
-    "Granger Hadley Hawkins Hobson Langley Lockwood Mercer Milner Nesbit Palmer Parrish Ramsay "
-    "Rowley Sheldon Stanton Sutton Tanner Tilney Wakefield Warner Weston Winslow Wyatt"
-)
-ROLES = (
-    "barber beggar blacksmith brewer captain clerk coachman cobbler cook dancer driver farrier "
-    "fiddler fisherman gamekeeper glazier goldsmith grocer hunter jeweller judge juggler landlord "
-    "librarian locksmith mason merchant midwife miller miner monk musician peddler poet porter "
-    "postman potter priest prisoner sailor sculptor shepherd soldier stranger student surgeon "
-    "watchmaker weaver widow"
-)
-FIRMS = (
-    "Alderley Belgrave Carlton Denholm Edgware Fernhill Glenmore Hartwell Ivybridge Kelburn "
-    "Linwood Moorgate Newland Oakley Plymstock Ridgeway Stanhope Thornbury Westbrook Whitcombe"
-)
-SHIPS = (
-    "Adventure Beagle Centurion Constance Dolphin Eclipse Falcon Favourite Hawk Hope Marigold "
-    "Minerva Neptune Pelican Phoenix Pilgrim Providence Seagull Sparrow Sunrise Triton Venture"
-)
 ENGLISH = Language(
     pronouns=(
         Pronoun("she", "her", "her", WOMEN),
         Pronoun("he", "him", "his", MEN),
-        IT,
+        Pronoun("it", "it", "its", "Arden Brindle Castor Dunmore Elstree Fairfax Garland Hexham "
+                "Ingram Juniper Kestrel Lowell Meridian Norfolk Orion Pembroke Quill Redmond "
+                "Sterling Tamar"),
     ),
     prepositions=frozenset(
         "about after against among around at before behind beside between beyond by for from in "
@@ -186,14 +134,6 @@ ENGLISH = Language(
         "also and are as be but can could did do does had has have if is may might must never no "
         "not now often or shall should so than that then there was were when where which while who "
         "whom whose will would".split()
-    ),
-    kinds=(
-        Kind(SURNAMES),
-        Kind(ROLES, "a {name}", "the {name}"),
-        Kind(FIRMS, "{name}, a {noun},", nouns="bank brewery business company firm mill "
-             "publisher shop store", description=NOUN, pronoun=IT),
-        Kind(SHIPS, "the {name}, a {noun},", "the {name}", "boat brig frigate schooner ship "
-             "steamer vessel", NOUN, IT),
     ),
 )  # fmt: skip
 LANGUAGES = {"en": ENGLISH}
