@@ -36,6 +36,10 @@ def test_names_are_found_with_the_pronouns_behind_them():
         ("A fire burned on the Ada border.", "A fire burned on the border."),
         ("The Ada road and an old Ada.", "The road and an old she."),
         ("We saw the Ada.", "We saw she."),
+        (
+            "We knew that Ada came. After that Ada rarely sang.",
+            "We knew that she came. After that she rarely sang.",
+        ),
         ("The Ada was there, with the Ada in the rain.", "She was there, with her in the rain."),
         ("Then the Ada's mast broke.", "Then her mast broke."),
     ],

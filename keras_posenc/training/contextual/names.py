@@ -208,7 +208,9 @@ def name_pattern(name, language, longer=()):
     The `longer` names that it is part of match as a whole, with an article that is in no group.
     """
     article = rf"(?i:{_one_of(language.articles)})\s+"
-    before, name = rf"(?P<article>{article})?", re.escape(name)
+    # "that" before a name is mostly no article.
+    before = rf"(?P<article>(?i:{_one_of(language.articles - language.behind_nouns)})\s+)?"
+    name = re.escape(name)
     if longer:
         longest = "|".join(map(re.escape, sorted(longer, key=lambda each: (-len(each), each))))
         before, name = rf"(?:{article}(?={longest})|{before})", rf"(?:{longest}|{name})"

@@ -132,8 +132,8 @@ ENGLISH = Language(
     no_names=frozenset(NO_NAMES.split()),
     behind_nouns=frozenset(
         "also and are as be but can could did do does had has have if is may might must never no "
-        "not now often or shall should so than that then there was were when where which while who "
-        "whom whose will would".split()
+        "not now often or shall should so than that then there this was were when where which "
+        "while who whom whose will would".split()
     ),
 )  # fmt: skip
 LANGUAGES = {"en": ENGLISH}
