@@ -91,6 +91,7 @@ def mine_hard_negatives(
     Raises:
         FileNotFoundError: if a directory or a file is missing.
         NotADirectoryError: if a folder that `output` lies in is a file.
+        ImportError: if a .parquet file is given without pyarrow.
 
     Example:
 

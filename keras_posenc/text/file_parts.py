@@ -1,13 +1,12 @@
-"""Tables that are read a part at a time, so that they may be larger than memory."""
+"""Tables, which are read a part at a time, so that they may be larger than memory."""
 
 import itertools
 import pathlib
 
-from keras_posenc.files.untrusted import check_pointer
+from keras_posenc.files.untrusted import check_pointer, parse_json, shorten
 from keras_posenc.text.decoding import FilePart, check_no_utf16, existing_text, not_utf8
-from keras_posenc.text.files import READERS, jsonl_row
 from keras_posenc.text.parquet import parquet_parts
-from keras_posenc.text.tables import UnendedField, fields_in, named_rows, rows_with_ends
+from keras_posenc.text.tables import UnendedField, csv_rows, fields_in, named_rows
 
 STREAMED = (".jsonl", ".parquet", ".csv", ".tsv", ".txt")
 BLOCK = 4096  # lines of a .csv that are parsed together
@@ -22,13 +21,8 @@ def file_parts(source, size, paragraphs=False):
     Yields `FilePart`, which the readers of files take in the place of a path.
     """
     for path in paths_of(source):
-        is_empty = True
-        for columns, rows in _parts(path, size, paragraphs):
-            is_empty = False
+        for columns, rows in table_parts(path, size, paragraphs):
             yield FilePart(path, columns, rows)
-        if is_empty:
-            what = "has column names but no rows" if path.suffix == ".parquet" else "is empty"
-            raise ValueError(f"{path} {what}.")
 
 
 def paths_of(source):
@@ -51,13 +45,21 @@ def paths_of(source):
     return paths
 
 
+def table_parts(path, size, paragraphs=False):
+    """Yields (columns, rows) of one file, as `file_parts`; ValueError if it has none."""
+    is_empty = True
+    for columns, rows in _parts(path, size, paragraphs):
+        is_empty = False
+        yield columns, rows
+    if is_empty:
+        what = "has column names but no rows" if path.suffix == ".parquet" else "is empty"
+        raise ValueError(f"{path} {what}.")
+
+
 def _parts(path, size, paragraphs):
     suffix = path.suffix.lower()
     if suffix == ".parquet":
         yield from parquet_parts(path, size)
-    elif has_old_lines(path):
-        columns, rows, _ = READERS[suffix](path, "".join(line for _, line in _lines(path)))
-        yield columns, rows
     elif suffix in (".csv", ".tsv"):
         table = _csv(path) if suffix == ".csv" else _tsv(path)
         for header in itertools.islice(table, 1):
@@ -81,17 +83,13 @@ def _chunks(rows, size):
         yield chunk
 
 
-def has_old_lines(path):
-    """Whether lines may end in carriage returns alone, which no reading by lines finds."""
-    with open(path, "rb") as file:
-        first = file.readline()
-    return b"\r" in first.rstrip(b"\r\n")
-
-
 def _lines(path):
     """(number from 1, line with its end) of a file in UTF-8; errors name the byte."""
     with open(path, "rb") as file:
-        for number, line in enumerate(file, 1):
+        first = file.readline()
+        # Without any newline, lines end in carriage returns.
+        lines = [first] if first.endswith(b"\n") else first.splitlines(keepends=True)
+        for number, line in enumerate(itertools.chain(lines, file), 1):
             if number == 1:
                 check_pointer(path, line)
                 check_no_utf16(path, line)
@@ -123,6 +121,17 @@ def _jsonl(path):
             yield number, jsonl_row(path, number, line)
 
 
+def jsonl_row(path, number, line):
+    """The object that a line of a .jsonl file is."""
+    try:
+        row = parse_json(line.encode(), nan=True)
+    except ValueError as error:
+        raise ValueError(f"{path}, line {number}: not JSON ({shorten(error)}).") from None
+    if not isinstance(row, dict):
+        raise ValueError(f"{path}, line {number}: a {type(row).__name__}, not a JSON object.")
+    return row
+
+
 def _tsv(path):
     columns = None
     for number, line in _without_ends(path):
@@ -138,7 +147,7 @@ def _csv(path):
         content, is_last, done = rest + block, not block, 0
         size *= 2  # unless a row ends: a field over many blocks is then parsed in linear time
         try:
-            for line, fields, end, following in rows_with_ends(content, ",", first):
+            for line, fields, end, following in csv_rows(content, ",", first):
                 done, first, size = end, following, BLOCK
                 if fields:
                     yield line, fields

@@ -5,12 +5,14 @@ import json
 import pathlib
 import typing
 
-from keras_posenc.files.untrusted import parse_json, quote, shorten
+from keras_posenc.files.untrusted import quote, shorten
 from keras_posenc.text.decoding import FilePart, decode, existing_text
+from keras_posenc.text.file_parts import table_parts
 from keras_posenc.text.folders import is_documents, read_documents
-from keras_posenc.text.parquet import read_parquet
-from keras_posenc.text.tables import lines_of, read_csv, read_tab, read_tsv
+from keras_posenc.text.tables import read_tab
 
+SUFFIXES = (".tsv", ".csv", ".jsonl", ".tab", ".parquet", ".txt")
+PART = 4096  # rows that are read together
 TEXT_NAMES = ("text", "content", "sentence", "document", "body", "review", "quote")
 ID_NAMES = ("id", "_id", "ids", "uid", "guid", "doc_id", "document_id", "text_id")
 LABEL_NAMES = ("label", "class", "category", "target", "labels", "topic", "sentiment")
@@ -93,6 +95,7 @@ def read_texts(path, text=None, label=None):
 
     Raises:
         FileNotFoundError: no such file.
+        ImportError: a .parquet file without pyarrow.
 
     Example:
 
@@ -114,17 +117,17 @@ def read_long_texts(path, text=None):
     Returns:
         A `Texts`.
     """
-    return read_table(path, text, False, _one_label, readers=CORPUS_READERS)
+    return read_table(path, text, False, _one_label, paragraphs=True)
 
 
-def read_table(path, text, label, parse, usual_names=LABEL_NAMES, readers=None):
+def read_table(path, text, label, parse, usual_names=LABEL_NAMES, paragraphs=False):
     """Reads texts and labels of any kind from a file, with the arguments of `read_texts`.
 
     `path`, `text`, `label`: as in `read_texts`. `parse`: a function from the `Cell` and its content
-    to a label. `usual_names`: usual names of the label column, the likeliest first. `readers`:
-    dict, suffix -> reader; default `READERS`. Returns a `Texts`.
+    to a label. `usual_names`: usual names of the label column, the likeliest first. `paragraphs`:
+    as in `file_parts`. Returns a `Texts`.
     """
-    columns, rows, flagged = read_rows(path, readers or READERS)
+    columns, rows, flagged = read_rows(path, paragraphs=paragraphs)
     label = label_column(path, label, columns, text, [flagged.get("label"), *usual_names])
     names = text_columns(path, text, columns, label, flagged)
     found = tuples_in(path, rows, names, label, parse)
@@ -153,55 +156,32 @@ def ids_in(columns, rows):
     return name, [row.get(name, "") for row in rows]
 
 
-def read_rows(path, readers):
-    """(columns, rows, flagged) of a file, by its reader; of a folder, a row per file."""
-    if ".txt" in readers:
+def read_rows(path, suffixes=SUFFIXES, paragraphs=False):
+    """(columns, rows, flagged) of a file; of a folder, a row per file.
+
+    `suffixes`: those that are read. `paragraphs`: as in `file_parts`.
+    """
+    if ".txt" in suffixes:
         if is_documents(path):
             return read_documents(path)
         if isinstance(path, FilePart) and is_documents(path.path):
             return path.columns, path.rows, {}
     path = existing_text(path)
-    reader = readers.get(path.suffix.lower())
-    if reader is None:
+    suffix = path.suffix.lower()
+    if suffix not in suffixes:
         raise ValueError(
-            f"{path}: {path.suffix!r} is not one of {', '.join(readers)}. Write the texts to one "
+            f"{path}: {path.suffix!r} is not one of {', '.join(suffixes)}. Write the texts to one "
             'of these, such as a .jsonl file with {"text": "..."} on each line.'
         )
     if isinstance(path, FilePart):
         return path.columns, path.rows, {}
-    columns, rows, flagged = reader(path, None if reader is read_parquet else decode(path))
-    if not rows:
-        raise ValueError(f"{path} has column names but no rows.")
-    return columns, rows, flagged
-
-
-def _read_txt(path, content):
-    lines = lines_of(content.rstrip("\r\n"))
-    return ["text"], [(number, {"text": line}) for number, line in lines], {}
-
-
-def _read_paragraphs(path, content):
-    columns, rows, flagged = _read_txt(path, content)
-    return columns, [(number, row) for number, row in rows if row["text"].strip()], flagged
-
-
-def read_jsonl(path, content):
-    rows = []
-    for number, line in lines_of(content):
-        if line.strip():
-            rows.append((number, jsonl_row(path, number, line)))
-    return list(rows[0][1]), rows, {}
-
-
-def jsonl_row(path, number, line):
-    """The object that a line of a .jsonl file is."""
-    try:
-        row = parse_json(line.encode(), nan=True)
-    except ValueError as error:
-        raise ValueError(f"{path}, line {number}: not JSON ({shorten(error)}).") from None
-    if not isinstance(row, dict):
-        raise ValueError(f"{path}, line {number}: a {type(row).__name__}, not a JSON object.")
-    return row
+    if suffix == ".tab":
+        columns, rows, flagged = read_tab(path, decode(path))
+        if not rows:
+            raise ValueError(f"{path} has column names but no rows.")
+        return columns, rows, flagged
+    parts = list(table_parts(path, PART, paragraphs))
+    return parts[0][0], [row for _, rows in parts for row in rows], {}
 
 
 def label_column(path, label, columns, text, usual_names):
@@ -294,14 +274,3 @@ def _one_label(where, label):
             f"as label= (--label-column), one of {shorten(list(where.row))}."
         )
     return label.strip()
-
-
-READERS = {
-    ".tsv": read_tsv,
-    ".csv": read_csv,
-    ".jsonl": read_jsonl,
-    ".tab": read_tab,
-    ".parquet": read_parquet,
-    ".txt": _read_txt,
-}
-CORPUS_READERS = {**READERS, ".txt": _read_paragraphs}

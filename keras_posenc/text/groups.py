@@ -5,7 +5,6 @@ import re
 from keras_posenc.files.untrusted import quote, shorten
 from keras_posenc.text.files import (
     LABEL_NAMES,
-    READERS,
     label_column,
     present,
     read_rows,
@@ -31,7 +30,7 @@ def read_groups(path, text, label):
     usual name, False none. Returns a `Texts` of tuples, with labels that are numbers or lists of
     several, or None.
     """
-    columns, rows, _ = read_rows(path, READERS)
+    columns, rows, _ = read_rows(path)
     if text is None:
         keys = [usual(columns, names) for names in GROUP_NAMES]
         numbered = [name for name in columns if _NUMBERED.fullmatch(name)]

@@ -3,7 +3,7 @@
 from keras_posenc.files.untrusted import SURROGATES, quote, shorten
 from keras_posenc.text.decoding import FilePart, existing_text
 from keras_posenc.text.file_parts import STREAMED, file_parts
-from keras_posenc.text.files import READERS, ids_in, present, read_rows, usual
+from keras_posenc.text.files import ids_in, present, read_rows, usual
 from keras_posenc.text.folders import is_documents
 
 TITLE_NAMES = ("headings", "title", "heading", "name")
@@ -74,7 +74,7 @@ def parts_of_file(path):
     if streamed:
         yield from file_parts(path, ROWS)
     else:
-        columns, rows, _ = read_rows(path, READERS)
+        columns, rows, _ = read_rows(path)
         yield FilePart(path, columns, rows)
 
 

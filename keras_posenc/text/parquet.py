@@ -6,12 +6,6 @@ from keras_posenc.files.untrusted import check_pointer, quote, shorten
 PLAIN = (str, int, float, bool, list, dict, type(None))
 
 
-def read_parquet(path, content=None):
-    """(columns, rows, flagged) of a file, as readers of other tables return them."""
-    parts = list(parquet_parts(path, 1024))
-    return parts[0][0] if parts else [], [row for _, rows in parts for row in rows], {}
-
-
 def parquet_parts(path, size):
     """Yields (columns, rows) of a file; rows are (number from 1, dict).
 

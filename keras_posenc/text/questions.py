@@ -2,7 +2,7 @@
 
 from keras_posenc.files.untrusted import parse_json, quote, read_bytes, shorten
 from keras_posenc.text.decoding import existing_text
-from keras_posenc.text.files import READERS, Texts, read_rows
+from keras_posenc.text.files import Texts, read_rows
 
 MOST = 2**30  # bytes; SQuAD has 40 MB
 PASSAGES = ("context", "passage", "text")
@@ -23,7 +23,7 @@ def read_questions(path, text=None, label=None):
     """
     path = existing_text(path)
     squad = path.suffix.lower() == ".json"
-    rows, what = (_squad(path), "question") if squad else (read_rows(path, READERS)[1], "line")
+    rows, what = (_squad(path), "question") if squad else (read_rows(path)[1], "line")
     question_key, passage_key = _keys(text)
     texts, labels = [], []
     for number, row in rows:

@@ -1,8 +1,4 @@
-"""Readers of delimited files.
-
-Each returns (columns, rows, flagged): the column names, a list of (line number, dict name -> str),
-and the columns that the file itself marks as "text" and "label".
-"""
+"""Rows and fields of delimited files: .csv, .tsv, and Orange's .tab."""
 
 import collections
 import csv
@@ -14,28 +10,18 @@ from keras_posenc.files.untrusted import quote, shorten
 NEWLINE = re.compile(r"\r\n|\r|\n")
 
 
-class NotCSV(ValueError):
-    """A row is not as csv writes it."""
-
-
-class UnendedField(NotCSV):
+class UnendedField(ValueError):
     """A quoted field does not end."""
 
 
-def read_rows(content, delimiter):
-    """Splits a text into rows of fields.
+def csv_rows(content, delimiter, line=1):
+    """Splits a text into rows of fields, as csv writes them.
 
-    `delimiter`: str of one character. Yields (number of the line where a row starts, from 1; list
-    of its fields, empty for a blank line). Raises NotCSV if a quoted field does not end, or
-    something follows its closing quote.
+    `delimiter`: str of one character. `line`: the number of the text's first line. Yields (number
+    of the line where a row starts; list of its fields, empty for a blank line; where it ends in
+    the text; the line after it). ValueError if something follows the closing quote of a field,
+    UnendedField if there is none.
     """
-    for line, fields, _, _ in rows_with_ends(content, delimiter):
-        yield line, fields
-
-
-def rows_with_ends(content, delimiter, line=1):
-    """As `read_rows`, of a text that begins on a line of a file: (line, fields, where the row ends
-    in the text, the line after it)."""
     plain = re.compile(f"[^{re.escape(delimiter)}\r\n]*")
     place = 0
     while place < len(content):
@@ -67,7 +53,9 @@ def _quoted(content, place, delimiter, line):
         end += 1
     if end < len(content) and content[end] not in f"{delimiter}\r\n":
         found = content[end]
-        raise NotCSV(f"line {line}: not CSV ({delimiter!r} expected after '\"', not {found!r}).")
+        raise ValueError(
+            f"line {line}: not CSV ({delimiter!r} expected after '\"', not {found!r})."
+        )
     return '"'.join(parts), end
 
 
@@ -83,24 +71,6 @@ def lines_of(content):
     return [(number, line.removesuffix("\r")) for number, line in enumerate(lines, 1)]
 
 
-def read_csv(path, content):
-    """Reads a header line, then rows; a quoted field may span lines."""
-    try:
-        table = ((number, fields) for number, fields in read_rows(content, ",") if fields)
-        header = next(table)
-        check_header(path, header)  # before a row of a file with other delimiters is no CSV
-        rows = list(table)
-    except NotCSV as error:
-        raise ValueError(f"{path}, {error}") from None
-    return *named_rows(path, header, rows), {}
-
-
-def read_tsv(path, content):
-    """Reads a header line, then one row per line."""
-    table = _tab_separated(content)
-    return *named_rows(path, table[0], table[1:]), {}
-
-
 def read_tab(path, content):
     """Reads Orange's format: names, types, flags, then one row per line.
 
@@ -114,7 +84,8 @@ def read_tab(path, content):
             f"{path}, line {len(head)}: a .tab file has three lines above its rows, as Orange "
             "writes it: names, types, flags (class, meta, ...); with names alone it is a .tsv."
         )
-    table = _tab_separated(content, after=3, columns=len(head[0]))
+    lines = [(number, line) for number, line in lines_of(content)[3:] if line.strip()]
+    table = [(number, fields_in(line, len(head[0]))) for number, line in lines]
     names, rows = named_rows(path, (1, head[0]), table)
     flagged = {}
     for name, words in zip(names, flags, strict=False):
@@ -125,19 +96,12 @@ def read_tab(path, content):
     return names, rows, flagged
 
 
-def _tab_separated(content, after=0, columns=None):
-    """(line number, fields) of the non-blank lines after line `after`."""
-    lines = [(number, line) for number, line in lines_of(content)[after:] if line.strip()]
-    columns = columns or lines[0][1].count("\t") + 1
-    return [(number, fields_in(line, columns)) for number, line in lines]
-
-
 def fields_in(line, columns):
     """Splits at tabs. Quotes are ordinary characters unless csv would have written this very
     line."""
     if '"' in line:
         try:
-            _, quoted = next(read_rows(line, "\t"))
+            _, quoted, *_ = next(csv_rows(line, "\t"))
         except ValueError:
             quoted = []
         styles = csv.QUOTE_MINIMAL, csv.QUOTE_ALL

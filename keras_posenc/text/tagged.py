@@ -8,13 +8,11 @@ from keras_posenc.text.files import (
     TEXT_NAMES,
     Texts,
     present,
-    read_jsonl,
     read_rows,
     text_in,
     usual,
 )
 from keras_posenc.text.labels.tags import check_spans, check_tags
-from keras_posenc.text.parquet import read_parquet
 from keras_posenc.text.tables import lines_of
 
 
@@ -82,7 +80,7 @@ def _marked(where, text, region):
     return [start, end, labels[0]]
 
 
-OBJECTS = {".jsonl": read_jsonl, ".parquet": read_parquet}
+OBJECTS = (".jsonl", ".parquet")
 COLUMNS = (".conll", ".bio", ".iob", ".iob2", ".tsv", ".txt")
 OTHERS = (".conllu", ".json")
 TEXTS = ("tokens", "words", "text")

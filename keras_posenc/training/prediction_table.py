@@ -10,7 +10,8 @@ from keras_posenc.arguments import checks
 from keras_posenc.files.untrusted import cell, json_line, quote, visible
 from keras_posenc.files.writing import write_text
 from keras_posenc.processes.together import read_shard
-from keras_posenc.text.files import READERS, ids_in, read_rows
+from keras_posenc.text.files import SUFFIXES as TABLES
+from keras_posenc.text.files import ids_in, read_rows
 from keras_posenc.text.tagged import COLUMNS as WORD_COLUMNS
 from keras_posenc.training.finetuning.tag import TagPrediction
 
@@ -32,6 +33,7 @@ def predictions_table(predictions, source=None, form="tsv", shard=None):
 
     Raises:
         FileNotFoundError: if `source` is a path without a file.
+        ImportError: if `source` is a .parquet file and pyarrow is missing.
 
     Example:
 
@@ -67,6 +69,7 @@ def write_predictions(path, predictions, source=None, shard=None):
 
     Raises:
         FileNotFoundError: if `source` is a path without a file.
+        ImportError: if `source` is a .parquet file and pyarrow is missing.
 
     Example:
 
@@ -103,7 +106,7 @@ def _table(source, predictions, shard=None):
         if not _is_table(pathlib.Path(source).suffix.lower(), predictions):
             source = None
         else:
-            columns, numbered, _ = read_rows(source, READERS)
+            columns, numbered, _ = read_rows(source)
             rows = [row for _, row in numbered]
             # Objects of a .jsonl may differ in their keys.
             columns = list(dict.fromkeys([*columns, *(name for row in rows for name in row)]))
@@ -129,7 +132,7 @@ def _is_table(suffix, predictions):
     """Whether a file has a row for each text; a tagger reads columns of words in some."""
     if predictions and isinstance(predictions[0], TagPrediction) and suffix in WORD_COLUMNS:
         return suffix == ".txt"  # which has a text per line without tags
-    return suffix in READERS
+    return suffix in TABLES
 
 
 def _words(text):

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from keras_posenc.text import read_texts
-from keras_posenc.text.tables import read_rows
+from keras_posenc.text.tables import csv_rows
 
 pytestmark = pytest.mark.once
 
@@ -32,11 +32,11 @@ def test_equals_csv(delimiter):
         except csv.Error as error:
             counts[False] += 1
             with pytest.raises(ValueError, match="line .*: not CSV") as caught:
-                list(read_rows(content, delimiter))
+                list(csv_rows(content, delimiter))
             assert str(error).replace("'\t'", r"'\t'") in str(caught.value)
         else:
             counts[True] += 1
-            assert list(read_rows(content, delimiter)) == expected, repr(content)
+            assert [row[:2] for row in csv_rows(content, delimiter)] == expected, repr(content)
     assert min(counts.values()) > 1000
 
 

@@ -144,14 +144,14 @@ def test_a_part_of_the_file_is_in_memory_at_a_time(tmp_path):
 @pytest.mark.parametrize("end", ["", '",b\nlast,c\n'])
 def test_a_field_over_many_blocks_is_parsed_in_linear_time(tmp_path, monkeypatch, end):
     """Each block that does not end the field doubles the next: few characters are read again."""
-    parsed, rows_with_ends = [], file_parts.rows_with_ends
+    parsed, csv_rows = [], file_parts.csv_rows
 
     def count(content, *more):
         parsed.append(len(content))
-        return rows_with_ends(content, *more)
+        return csv_rows(content, *more)
 
     monkeypatch.setattr(file_parts, "BLOCK", 4)
-    monkeypatch.setattr(file_parts, "rows_with_ends", count)
+    monkeypatch.setattr(file_parts, "csv_rows", count)
     path = tmp_path / "a.csv"
     path.write_text('text,label\none,a\n"two,b\n' + "more words,b\n" * 4000 + end)
     parts = file_parts.file_parts(path, 2)

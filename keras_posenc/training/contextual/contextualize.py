@@ -177,6 +177,7 @@ def contextualize(
         FileNotFoundError: if a file is missing.
         NotADirectoryError: if `output` is a file.
         BlockingIOError: if another run uses `output`.
+        ImportError: if a .parquet file is given without pyarrow.
 
     Example:
 

@@ -14,9 +14,9 @@ from keras_posenc.files.untrusted import quote, shorten
 from keras_posenc.text import Texts
 from keras_posenc.text.decoding import FilePart
 from keras_posenc.text.disk_list import take
-from keras_posenc.text.files import LABEL_NAMES, READERS, read_rows
+from keras_posenc.text.files import LABEL_NAMES, SUFFIXES, read_rows
 
-TABLES = [suffix for suffix in READERS if suffix != ".txt"]  # files with named columns
+TABLES = [suffix for suffix in SUFFIXES if suffix != ".txt"]  # files with named columns
 NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 
 
@@ -79,7 +79,7 @@ def _columns(source):
     source = pathlib.Path(source) if is_file else source
     if not (is_file or isinstance(source, FilePart)) or source.suffix.lower() not in TABLES:
         return ""
-    names = ", ".join(map(quote, read_rows(source, READERS)[0]))
+    names = ", ".join(map(quote, read_rows(source)[0]))
     return f": it has the columns {names}, and usual names of labels are {', '.join(LABEL_NAMES)}"
 
 

@@ -86,7 +86,7 @@ class Tag(FinetuneTask):
     }
     watched = ("accuracy",)
     per_token = True
-    streamed = tuple(OBJECTS)
+    streamed = OBJECTS
     name_of_labels = "tag"
     read_file = staticmethod(read_tagged)
     loss_of_outputs = Classify.loss_of_outputs
