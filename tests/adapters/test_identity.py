@@ -3,11 +3,10 @@
 import dataclasses
 import json
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from forks import run_fork
 
 from keras_posenc.adapters import Sides
 from keras_posenc.retrieval import open_embedder
@@ -54,8 +53,7 @@ def test_what_changes_no_number_changes_no_fingerprint(opened, pretrained, tmp_p
     code = (
         "import sys; from keras_posenc.adapters import Sides; print(Sides(sys.argv[1]).fingerprint)"
     )
-    run = [sys.executable, "-c", code, str(pretrained)]
-    assert subprocess.run(run, capture_output=True, text=True).stdout.strip() == plain
+    assert run_fork("code", code, [pretrained]).stdout.strip() == plain
 
 
 def test_a_model_that_was_changed_has_another_fingerprint(pretrained):
