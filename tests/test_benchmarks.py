@@ -23,8 +23,8 @@ gpu, gpu_layer, aot_traced = imported("benchmarks.accelerators", "gpu gpu_layer 
 back_to_level, recovery, stretch, stretch_base, stretched_mlm = imported(
     "benchmarks.stretching", "back_to_level recovery stretch stretch_base stretched_mlm"
 )
-context_tools, corpora, encodings_2026, rotary_collapse = imported(
-    "benchmarks.encodings", "context_tools corpora encodings_2026 rotary_collapse"
+context_tools, corpora, encodings_2026, gates, lookup, rotary_collapse = imported(
+    "benchmarks.encodings", "context_tools corpora encodings_2026 gates lookup rotary_collapse"
 )
 
 
@@ -229,10 +229,11 @@ def test_the_terms_of_trained_layers_are_a_row_for_each_way(rotary_collapse, mon
     path = tmp_path / "collapse.json"
     monkeypatch.setattr(rotary_collapse, "LENGTHS", (64, 128))
     options = ["--seeds", 0, "--steps", 1, "--layers", 1, "--test-rows", 1, "--results", path]
-    ways = ["no bias", "biases from Sandwich's", "gated units, biases"]
+    ways = ["no bias", "biases from Sandwich's", "gated units, biases", "no bias, dropout"]
     run_main(rotary_collapse, monkeypatch, *options, "--folder", tmp_path, "--ways", *ways)
-    plain, biased, gated = json.loads(path.read_text())
-    assert [plain["way"], biased["way"], gated["way"]] == ways
+    plain, biased, gated, dropped = json.loads(path.read_text())
+    assert [plain["way"], biased["way"], gated["way"], dropped["way"]] == ways
+    assert dropped["loss"] != plain["loss"]
     assert len(gated["inside"]) == 2 and np.shape(gated["inside"][0]["terms"]["sum"]) == (1, 8)
     terms = biased["inside"][0]["terms"]
     # 128 distances: 0, 1, 2 to 3, ..., 64 to 127; those of both heads add up.
@@ -244,6 +245,38 @@ def test_the_terms_of_trained_layers_are_a_row_for_each_way(rotary_collapse, mon
     assert not np.any(plain["inside"][0]["terms"]["ab"])
     assert 0 < plain["inside"][0]["far_attention"] < 1
     assert path.with_suffix(".svg").exists()
+
+
+def test_the_query_of_a_lookup_is_one_of_the_symbols(lookup, monkeypatch, tmp_path):
+    ids, place = lookup.sample(50, 16, 0)
+    assert ids.shape == (50, 17)
+    assert (ids[np.arange(50), 1 + place] == ids[:, 0]).all()
+    assert all(len(set(row)) == 16 for row in ids[:, 1:].tolist())
+    weights = lookup.model_of("products", 4).get_weights()
+    found = []
+    for kind in ("products", "divided products"):
+        model = lookup.model_of(kind, 4)
+        model.set_weights(weights)
+        found.append(model.predict_on_batch(ids))
+    np.testing.assert_allclose(found[0], 2 * found[1], rtol=1e-5)
+    monkeypatch.setattr(lookup, "TEST_ROWS", 20)
+    options = ["--seeds", 0, "--steps", 1, "--sizes", 2, "--results", tmp_path / "lookup.json"]
+    run_main(lookup, monkeypatch, *options)
+    rows = json.loads((tmp_path / "lookup.json").read_text())
+    assert [row["scores"] for row in rows] == list(lookup.SCORES)
+    # Within the training, log-n changes nothing.
+    assert all(row["loss"]["16"] == row["log-n loss"]["16"] for row in rows)
+
+
+def test_gates_are_averaged_over_what_is_to_be_counted(gates, monkeypatch, tmp_path):
+    (tmp_path / "train.txt").write_text("a b . a ! a ? b .")
+    assert sorted(gates.ends_of_sentences(tmp_path)) == [3, 4, 5]  # after "a" and "b"
+    name, encodings, settings = gates.TASKS["increments"]
+    model = gates.build_model(gates.task_of(name), settings, encodings=encodings)
+    for layer in gates.attention_inputs(model, np.array([[0] * 64])):
+        layer.query_dense.kernel.assign(0 * layer.query_dense.kernel)
+    # Without queries, all gates are half open.
+    assert gates.gates(model, gates.task_of(name), settings) == [[0.5, 0.5]] * 4
 
 
 def test_a_term_that_rises_beyond_the_trained_length_is_shown(rotary_collapse):

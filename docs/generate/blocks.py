@@ -311,6 +311,20 @@ def rotary_collapse():
     )
 
 
+def lookup():
+    """Symbols that are found, by the size of keys and the kind of scores."""
+    module, rows = benchmark("encodings.lookup"), results("lookup")
+    command = f"encodings.lookup {seeds_of(rows)}"
+    return with_source(module.table(rows), rows, command, "lookup", "torch")
+
+
+def gates():
+    """Which tokens the gates of CoPE count."""
+    module, rows = benchmark("encodings.gates"), results("gates")
+    command = f"encodings.gates {seeds_of(rows)}"
+    return with_source(module.table(rows), rows, command, "gates", "jax")
+
+
 def back_to_level():
     """Steps and seconds to 95% after stretching, by masked training and by distillation."""
     module, rows = benchmark("stretching.back_to_level"), results("back_to_level")
@@ -498,6 +512,7 @@ _NAMED = (
     by_position, mteb, many_texts, retrieval, fine_tuned, context_tools, encodings_2026,
     summary_2026, text_retrieval, translation, back_to_level, rotary_collapse, stretched_mlm,
     stretched_reactions, stretch_base, precision, quantized, loading, newsgroups, gpu_models,
+    gates, lookup,
 )  # fmt: skip
 BLOCKS = {block.__name__: block for block in _NAMED} | {
     "tpu_batches": chips.batches,
