@@ -8,7 +8,7 @@ from benchmarks.extrapolation.settings import Settings
 
 
 def commands_of(results):
-    """The commands that these results come from, one for all tasks that have the same settings.
+    """The commands that these results come from, one for all that have the same settings and seeds.
 
     Args:
         results: list of dict, as `bench` returns.
@@ -24,11 +24,18 @@ def commands_of(results):
     KERAS_BACKEND=jax python -m benchmarks.extrapolation even_pairs \\
         --models lstm --encodings none --seeds 0 --steps 9
     """
-    alike = {}
+    alike, seeds = {}, {}
     for one in results:
-        key = json.dumps([one["settings"], one["versions"]["backend"], one["train_lengths"]])
+        seeds.setdefault(_row(one), []).append(one["seed"])
+    for one in results:
+        same = one["settings"], one["versions"]["backend"], one["train_lengths"]
+        key = json.dumps([*same, sorted(seeds[_row(one)])])
         alike.setdefault(key, []).append(one)
     return "\n".join(_command(several) for several in alike.values())
+
+
+def _row(result):
+    return tuple(result[name] for name in ("task", "model", "encodings", "positions"))
 
 
 def _command(results):

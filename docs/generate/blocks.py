@@ -111,7 +111,8 @@ def ranges(name):
         first = next(iter(lines.values()))[0]
         for length in (n for n in first["accuracy"][split] if int(n) > first["train_lengths"][1]):
             values = [[one["accuracy"][split][length] for one in runs] for runs in lines.values()]
-            cells = [f"{100 * min(runs):.0f} to {100 * max(runs):.0f}" for runs in values]
+            ends = [(min(runs), max(runs))[: len(runs)] for runs in values]
+            cells = [" to ".join(f"{100 * end:.0f}" for end in each) for each in ends]
             rows.append((f"{task}, {split}", length, *cells))
     return tables.markdown(rows)
 
