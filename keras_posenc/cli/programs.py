@@ -9,38 +9,33 @@ from keras_posenc.cli.wording import Name, call, indented, literal, program, rep
 from keras_posenc.files.writing import is_same
 
 PREDICTIONS = (".csv", ".tsv", ".jsonl")
-REPLACING = "from keras_posenc.files.writing import replacing"
 
 
 def _finetune(arguments):
-    arguments, names = _valued(_extended(arguments, "hierarchical"), tasks=True)
-    arguments |= _progress()
-    return _run("finetune", "train", "summary", "write_report", arguments, names, "metrics")
+    arguments = _valued(_extended(arguments, "hierarchical"), tasks=True) | _progress()
+    return _run("finetune", "train", "summary", "write_report", arguments, "metrics")
 
 
 def _stretch(arguments):
-    valued = _valued(_extended(arguments, "hierarchical", alpha=0.2, kept_rows=1))
-    return _run("stretch", "texts", "stretch_summary", "write_stretch_report", *valued)
+    arguments = _valued(_extended(arguments, "hierarchical", alpha=0.2, kept_rows=1))
+    return _run("stretch", "texts", "stretch_summary", "write_stretch_report", arguments)
 
 
 def _contextualize(arguments):
     summary, report = "contextual_summary", "write_contextual_report"
-    return _run("contextualize", "texts", summary, report, *_valued(arguments))
+    return _run("contextualize", "texts", summary, report, _valued(arguments))
 
 
 def _pretrain(arguments):
-    valued = _valued(_extended(arguments, "hierarchical"))
-    return _run("pretrain", "corpus", "pretrain_summary", None, *valued, "metrics")
+    arguments = _valued(_extended(arguments, "hierarchical"))
+    return _run("pretrain", "corpus", "pretrain_summary", None, arguments, "metrics")
 
 
-def _run(name, texts, summary, report, arguments, names, found="model, report"):
+def _run(name, texts, summary, report, arguments, found="model, report"):
     """The program of a run: the call, its summary and its report."""
     positional = [arguments.pop(each) for each in ("checkpoint", texts, "output")]
     report = None if arguments.pop("no_report", False) else report
     return program(
-        report and f"from keras_posenc.analysis import {report}",
-        _import(name, summary, *names),
-        "",
         f"{found} = {call(name, *positional, **arguments)}",
         f"print({summary}({found.rpartition(' ')[2]}))",
         report and f"print({call(report, positional[2])})",
@@ -52,10 +47,6 @@ def _evaluate(arguments):
     output = arguments.pop("output", None)
     folder = f"pathlib.Path({literal(output)}).parent"
     return program(
-        output and "import json\nimport pathlib\n",
-        "from keras_posenc.training import evaluate, summary",
-        output and "from keras_posenc.files.writing import write_text",
-        "",
         output and f"{folder}.mkdir(parents=True, exist_ok=True)",
         f"metrics = {call('evaluate', *positional, **arguments, **_progress())}",
         "print(summary(metrics))",
@@ -78,8 +69,6 @@ def _predict(arguments):
         if form is not None or output is None:
             raise ValueError("--part-size needs --output, a .jsonl file, and no --format.")
         return program(
-            "from keras_posenc.training import predict",
-            "",
             f"count = {call('predict', directory, texts, output=output, **arguments)}",
             f'print({literal(output)}, "%d predictions" % count)',
         )
@@ -93,8 +82,6 @@ def _predict(arguments):
     shard = {"shard": arguments["shard"]} if "shard" in arguments else {}
     show = call(name, *shown, **({} if form is None else {"form": form}), **shard)
     return program(
-        f"from keras_posenc.training import predict, {name}",
-        "",
         f"texts = {literal(texts)}",
         f"predictions = {call('predict', directory, Name('texts'), **arguments, verbose=2)}",
         f"print({show})",
@@ -112,24 +99,15 @@ def _embed(arguments):
     chosen = [kinds[name] for name in kinds if arguments.pop(name, False)]
     if len(chosen) > 1:
         raise ValueError("--multi and --sparse are for models of two kinds: give one of them.")
-    model, opened = directory, {}
+    model = directory
     if chosen or {"ignore", "token_budget"} & arguments.keys():
         opened = {name: arguments.pop(name) for name in OPENING if name in arguments}
-        function = chosen[0] if chosen else "open_embedder"
-        model = Name(call(function, directory, **opened))
+        model = Name(call(chosen[0] if chosen else "open_embedder", directory, **opened))
     progress = {} if "part_size" in arguments else _progress()
-    imported = ["embed", *([function] if opened or chosen else [])]
     shown = f"print({literal(output)}, describe_vectors(found))"
     if "part_size" in arguments and str(output).endswith(".jsonl"):
         shown = f'print({literal(output)}, "vectors of %d texts" % found)'  # a number
-    else:
-        imported.append("describe_vectors")
-    return program(
-        f"from keras_posenc.retrieval import {', '.join(sorted(imported))}",
-        "",
-        f"found = {call('embed', model, texts, output, **arguments, **progress)}",
-        shown,
-    )
+    return program(f"found = {call('embed', model, texts, output, **arguments, **progress)}", shown)
 
 
 def _search(arguments):
@@ -148,19 +126,15 @@ def _search(arguments):
             raise ValueError("--only has ids, or columns as NAME=VALUE, each once; not both.")
         arguments["only"] = columns or arguments["only"]
     arguments |= _progress()
-    lines, imported, model = [], ["search", "search_table"], directory
+    lines, model = [], directory
     if set(OPENING) - {"prompt"} & arguments.keys():
         opened = {name: arguments.pop(name) for name in OPENING if name in arguments}
         lines = [
             f"vectors = Vectors.load({literal(vectors)})",
             f"model = {call('vectors.open_embedder', directory, **opened)}",
         ]
-        imported += ["Vectors"]
         model, vectors = Name("model"), Name("vectors")
     return program(
-        f"from keras_posenc.retrieval import {', '.join(sorted(imported))}",
-        file is not None and "from keras_posenc.text import read_texts",
-        "",
         f"queries = {' + '.join(asked)}",
         *lines,
         f"found = {call('search', model, vectors, Name('queries'), **arguments)}",
@@ -171,8 +145,6 @@ def _search(arguments):
 def _mine(arguments):
     positional = [arguments.pop(name) for name in ("directory", "pairs", "output")]
     return program(
-        "from keras_posenc.retrieval import mine_hard_negatives",
-        "",
         f"found = {call('mine_hard_negatives', *positional, **arguments, **_progress())}",
         f'print({literal(positional[2])}, "%d pairs with negatives" % len(found))',
     )
@@ -182,13 +154,11 @@ def _rerank(arguments):
     arguments = _read(_extended(arguments))
     shown = _shown(arguments)
     directory, *texts = (arguments.pop(name) for name in ("directory", "query", "documents"))
-    model, imported = directory, "rerank, search_table"
+    model = directory
     if "token_budget" in arguments:
         opened = {name: arguments.pop(name) for name in OPENING if name in arguments}
-        model, imported = Name(call("Reranker", directory, **opened)), f"Reranker, {imported}"
+        model = Name(call("Reranker", directory, **opened))
     return program(
-        f"from keras_posenc.retrieval import {imported}",
-        "",
         f"found = {call('rerank', model, *texts, **arguments, **_progress())}",
         f"print({call('search_table', Name('found'), **shown)})",
     )
@@ -201,8 +171,6 @@ def _shown(arguments):
 
 def _inspect(arguments):
     return program(
-        "from keras_posenc.analysis import inspect_checkpoint",
-        "",
         f"inspection = {call('inspect_checkpoint', arguments.pop('checkpoint'), **arguments)}",
         "print(inspection)",
         "inspection.check()",
@@ -230,44 +198,29 @@ def _convert(arguments):
         save = replace_file(output, "model.save(partial)")
     else:
         save = call("save_checkpoint", Name("model"), output, format=form, **saving)
-    copied = form == "huggingface"
     sources = [each for each in (checkpoint, arguments.get("adapter")) if each is not None]
     length = {"max_length": saving["positions"]} if "positions" in saving else {}
     return program(
-        f"from keras_posenc.analysis import {'copy_settings, ' * copied}open_model",
-        form != "keras" and "from keras_posenc.checkpoints import save_checkpoint",
-        tokenizer is not None and "from keras_posenc.text import Tokenizer",
-        form == "keras" and REPLACING,
-        "",
         f"model = {call('open_model', checkpoint, **arguments)}",
         save,
-        copied and call("copy_settings", sources, output, **length),
+        form == "huggingface" and call("copy_settings", sources, output, **length),
         f"print({literal(output)})",
     )
 
 
 def _list(arguments):
-    return program(
-        "from keras_posenc.analysis import encoding_table", "", "print(encoding_table())"
-    )
+    return program("print(encoding_table())")
 
 
 def _describe(arguments):
-    return program(
-        "from keras_posenc.analysis import describe_encoding",
-        "",
-        f"print({call('describe_encoding', arguments['name'])})",
-    )
+    return program(f"print({call('describe_encoding', arguments['name'])})")
 
 
 def _plot(arguments):
     what = arguments.pop("what")
     output = arguments.pop("output", f"{what}.svg")
-    imports, *lines, figure = PLOTS[what](arguments)
+    *lines, figure = PLOTS[what](arguments)
     return program(
-        imports,
-        REPLACING,
-        "",
         *lines,
         replace_file(output, f"{figure}.savefig(partial)"),
         f"print({literal(output)})",
@@ -291,7 +244,6 @@ def _curves(arguments, measure, size, picture):
     keywords = {**size, **arguments, "causal": causal}
     series = {name: [] if name == "none" else name.split("+") for name in names}
     return [
-        f"from keras_posenc.analysis import {measure}, pictures",
         "series = {",
         *(f"    {literal(name)}: {literal(specs)}," for name, specs in series.items()),
         "}",
@@ -307,8 +259,6 @@ def _similarity(arguments):
     stretches = arguments.pop("stretch", ["hierarchical"])
     keywords = {"extension": Name("stretch"), "max_position": count, **arguments}
     return [
-        "import numpy as np\n\n"
-        "from keras_posenc.analysis import open_model, pictures, position_similarity",
         f"positions = np.arange(0, {count}, {max(count // 256, 1)})",
         "maps = {}",
         f"for stretch in {literal(stretches)}:",
@@ -323,7 +273,6 @@ def _terms(arguments):
     length, size = arguments.pop("length", 512), arguments.pop("head_size", 64)
     strength = arguments.pop("strength", 1.0)
     return [
-        "import numpy as np\n\nfrom keras_posenc.analysis import pictures, rotary_terms",
         f"q, k = np.random.default_rng(0).normal(size=(2, 1, {length}, 1, {size}))",
         f"bias = np.array([{strength}, 0.0] * {size // 2})[None]",
         "pictures.rotary_terms(rotary_terms(q, k, bias, bias))",
@@ -334,8 +283,6 @@ def _gates(arguments):
     checkpoint, text = arguments.pop("checkpoint"), arguments.pop("text")
     layer, head = arguments.pop("layer", 0), arguments.pop("head", 0)
     return [
-        "import numpy as np\n\nfrom keras_posenc import Tokenizer, build_transformer_model\n"
-        "from keras_posenc.analysis import attention_inputs, contextual_positions, pictures",
         f"tokenizer = Tokenizer({literal(checkpoint)})",
         f"text = {literal(text)}",
         "ids, segments = (np.array([row]) for row in tokenizer.encode(text))",
@@ -374,8 +321,7 @@ def _extended(arguments, table=None, **usual):
 
 
 def _valued(arguments, tasks=False):
-    """The arguments with values in place of the options that are parts of them, and the names of
-    these values, to import."""
+    """The arguments with values in place of the options that are parts of them."""
     owners = {"checkpoint": SOURCE, "optimizer": OPTIMIZER}
     if tasks:
         task = arguments.get("task", "classify")
@@ -384,24 +330,13 @@ def _valued(arguments, tasks=False):
             for name in describe(f"training.{kind}").keywords.keys() & arguments.keys():
                 if name not in describe(owners["task"]).keywords:
                     raise ValueError(f"`{name}` belongs to --task {other}, not to --task {task}.")
-    names = []
     for argument, owner in owners.items():
         fields = [name for name in describe(owner).keywords if name not in ("checkpoint", "name")]
         parts = {name: arguments.pop(name) for name in fields if name in arguments}
         if parts:
             first = [] if argument == "task" or argument not in arguments else [arguments[argument]]
-            names.append(owner.rpartition(".")[2])
-            arguments[argument] = Name(call(names[-1], *first, **parts))
-    return arguments, names
-
-
-def _import(*names):
-    return f"from keras_posenc.training import {', '.join(sorted(names, key=_isort))}"
-
-
-def _isort(name):
-    """Classes before functions, as ruff sorts imports."""
-    return name[0].islower(), name
+            arguments[argument] = Name(call(owner.rpartition(".")[2], *first, **parts))
+    return arguments
 
 
 def _read(arguments):

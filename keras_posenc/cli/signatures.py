@@ -44,12 +44,12 @@ def describe(name):
     return Described(docstring.partition("\n")[0].rstrip("."), keywords)
 
 
-def constant(name):
-    """The literal value of a name of the package itself, such as its version."""
-    for node in _tree(PACKAGE.name).body:
+def constant(name, module=PACKAGE.name):
+    """The literal value of a name of the package itself, such as its version, or of a module."""
+    for node in _tree(module).body:
         if isinstance(node, ast.Assign) and node.targets[0].id == name:
             return ast.literal_eval(node.value)
-    raise LookupError(f"{PACKAGE.name} has no {name}.")
+    raise LookupError(f"{module} has no {name}.")
 
 
 def _definition(module, name):

@@ -1,5 +1,6 @@
 """Programs of Python, and errors in which arguments become options."""
 
+import ast
 import contextlib
 import functools
 import logging
@@ -9,6 +10,7 @@ import sys
 import textwrap
 import warnings
 
+from keras_posenc.cli.signatures import PACKAGE, constant
 from keras_posenc.files.untrusted import visible_lines
 
 # What errors write behind an argument: `text` (--text-column), overwrite=True (--overwrite).
@@ -69,6 +71,16 @@ def _word_record(record, flags):
     return True
 
 
+# Where the names in programs are from: the rooms list most.
+ROOMS = ("analysis", "checkpoints", "models", "retrieval", "text", "training")
+WRITING = "files.writing"
+UNLISTED = {"pictures": "analysis", "replacing": WRITING, "write_text": WRITING}
+IMPORTS = (
+    {"json": "import json", "pathlib": "import pathlib"},
+    {"np": "import numpy as np"},
+)
+
+
 class Name(str):
     """A name in a program, in contrast to a string."""
 
@@ -108,4 +120,15 @@ def indented(text):
 
 
 def program(*lines):
-    return "\n".join(line for line in lines if line is not None and line is not False)
+    """A program of the lines that are not None or False, under the imports of the names in it."""
+    body = "\n".join(line for line in lines if line is not None and line is not False)
+    names = [node for node in ast.walk(ast.parse(body)) if isinstance(node, ast.Name)]
+    used = {node.id for node in names} - {x.id for x in names if isinstance(x.ctx, ast.Store)}
+    homes = {name: room for room in ROOMS for name in constant("__all__", f"{PACKAGE.name}.{room}")}
+    homes |= UNLISTED
+    ours = {}
+    for name in sorted(used & homes.keys()):
+        ours.setdefault(f"{PACKAGE.name}.{homes[name]}", []).append(name)
+    parts = [[line for name, line in part.items() if name in used] for part in IMPORTS]
+    parts += [[f"from {room} import {', '.join(ours[room])}" for room in sorted(ours)], [body]]
+    return "\n\n".join("\n".join(part) for part in parts if part)

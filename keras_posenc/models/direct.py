@@ -199,8 +199,8 @@ def _attention(layer, query, value, key=None, **named):
 # What reads no variables, or casts them.
 CAST = (_product, _norm, _drop)
 
-# The class of a layer -> how one of it is called. These classes take a mask from their first input
-# or none, and nothing else from Keras.
+# The class of a layer of a transformer -> how one of it is called. These classes take a mask from
+# their first input or none, and nothing else from Keras.
 CALLS = {
     PositionalAttention: _attention,
     AddTo: _sum,

@@ -10,33 +10,14 @@ import keras
 from keras_posenc import backend
 from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.backend.keras_names import LOGGER, layers_in
-from keras_posenc.layers.dropout import Dropout
 from keras_posenc.layers.feedforward import FeedForward
 from keras_posenc.layers.norm import RMSNormalization
-from keras_posenc.layers.token_embedding import AddTo, BiasAdd, IdEmbedding, TokenEmbedding
-from keras_posenc.models.direct import calls_in
+from keras_posenc.layers.token_embedding import AddTo, BiasAdd
+from keras_posenc.models.direct import CALLS, calls_in
 from keras_posenc.models.model import TransformerModel
-from keras_posenc.positions.learned import LearnedPositionEmbedding
-from keras_posenc.positions.sinusoidal import SinusoidalPositionEmbedding
 
 # The layers of a transformer; what pools or classifies their features stays in float32.
-KINDS = {
-    AddTo,
-    BiasAdd,
-    Dropout,
-    FeedForward,
-    IdEmbedding,
-    LearnedPositionEmbedding,
-    PositionalAttention,
-    RMSNormalization,
-    SinusoidalPositionEmbedding,
-    TokenEmbedding,
-    TransformerModel,
-    keras.layers.Dense,
-    keras.layers.Dropout,
-    keras.layers.EinsumDense,
-    keras.layers.LayerNormalization,
-}
+KINDS = {*CALLS, TransformerModel, keras.layers.EinsumDense}
 BLOCKS = {FeedForward, PositionalAttention}
 # What may follow the last block of a transformer, and is a part of it.
 ENDS = (AddTo, BiasAdd, keras.layers.Dropout, keras.layers.LayerNormalization, RMSNormalization)

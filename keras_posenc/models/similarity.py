@@ -135,7 +135,8 @@ def similarity(embedder, num_texts=2, sub_batches=1):
             "features of an encoder."
         )
     num_texts = checks.whole("num_texts", num_texts, least=2)
-    inputs, vectors = _each(embedder, num_texts, sub_batches)
+    inputs = inputs_of_texts(embedder, num_texts)
+    vectors = EachText(embedder, sub_batches, name="Texts")(inputs)
     return TransformerModel(inputs, vectors, name="similarity")
 
 
@@ -168,15 +169,15 @@ def ranking(scorer, num_documents=2):
             f"Reranker(directory).model. Received: {scorer!r}"
         )
     num_documents = checks.whole("num_documents", num_documents, least=2)
-    inputs, logits = _each(scorer, num_documents)
+    inputs = inputs_of_texts(scorer, num_documents)
+    logits = EachText(scorer, name="Texts")(inputs)
     logits = keras.layers.Reshape((num_documents,), dtype=logits.dtype, name="Scores")(logits)
     return TransformerModel(inputs, logits, name="ranking")
 
 
-def _each(model, count, sub_batches=1):
-    """Inputs of a model for `count` texts, and its outputs for each."""
-    inputs = {
+def inputs_of_texts(model, count):
+    """The inputs of a model of one text as those of `count` texts: {name: (B, count, T)}."""
+    return {
         each.name: keras.Input((count, None), dtype=each.dtype, name=each.name)
         for each in model.inputs
     }
-    return inputs, EachText(model, sub_batches, name="Texts")(inputs)

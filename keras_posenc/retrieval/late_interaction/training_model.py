@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_posenc.arguments import checks
 from keras_posenc.models.model import TransformerModel
+from keras_posenc.models.similarity import inputs_of_texts
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -81,9 +82,6 @@ def late_interaction(model, pad_id, skipped, expand, query_length, num_texts):
     """Builds a model of the vectors of a query's and its documents' tokens, `num_texts` together:
     ids (B, S, T) to (B, S, T, D + 1), by `EachToken`."""
     num_texts = checks.whole("num_texts", num_texts, least=2)
-    inputs = {
-        each.name: keras.Input((num_texts, None), dtype=each.dtype, name=each.name)
-        for each in model.inputs
-    }
+    inputs = inputs_of_texts(model, num_texts)
     vectors = EachToken(model, pad_id, skipped, expand, query_length, name="Tokens")(inputs)
     return TransformerModel(inputs, vectors, name="late_interaction_training")

@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_posenc import backend
 from keras_posenc.backend.seeding import set_random_seed
+from keras_posenc.losses.similarity import unit
 from keras_posenc.models.inputs import inputs_of
 from keras_posenc.text.truncation import LOGGER
 from keras_posenc.training.contextual.batches import CopyBatches
@@ -69,8 +70,8 @@ class ContextualModel(backend.SafeTrainer, keras.Model):
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         y = {name: ops.convert_to_tensor(value, "float32") for name, value in y.items()}
-        target, real = _unit(y["passages"]), y["real"]
-        found = _unit(y_pred["passages"])
+        target, real = unit(y["passages"]), y["real"]
+        found = unit(y_pred["passages"])
         # A place without a passage is no candidate, and neither is a copy of the passage itself.
         place = ops.arange(ops.shape(real)[0])
         others = ops.not_equal(place[None], place[:, None])
@@ -80,18 +81,13 @@ class ContextualModel(backend.SafeTrainer, keras.Model):
         entropies = (ops.logsumexp(scores, axis=1) + ops.logsumexp(scores, axis=0)) / 2
         passages = entropies - ops.diagonal(scores) + _apart(found, target)
         first = ops.shape(y_pred["alone"])[0]
-        alone = _apart(_unit(y_pred["alone"]), target[:first])
-        near = _apart(_unit(y_pred["near"]), _unit(y["near"]))
+        alone = _apart(unit(y_pred["alone"]), target[:first])
+        near = _apart(unit(y_pred["near"]), unit(y["near"]))
         return (
             _mean(passages, real)
             + ALONE * _mean(alone, real[:first])
             + self.near * _mean(near, y["kept"])
         )
-
-
-def _unit(x):
-    x = ops.cast(x, "float32")
-    return x * ops.rsqrt(ops.maximum(ops.sum(x * x, axis=-1, keepdims=True), 1e-12))
 
 
 def _apart(one, other):
