@@ -19,7 +19,7 @@ def collection(count=4):
             for field in ("Climate", "Terrain")
         ]
         documents.append((f"title of {name}", text, parts))
-    return natural_texts._collection(documents, 4, "{}: {}".format)
+    return natural_texts.collection(documents, 4, "{}: {}".format)
 
 
 def test_only_passages_far_from_their_name_are_asked_for():

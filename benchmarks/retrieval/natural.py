@@ -19,7 +19,8 @@ import re
 
 import numpy as np
 
-from benchmarks.retrieval.natural_texts import COLLECTIONS, DOCUMENTS
+from benchmarks.retrieval import natural_texts
+from benchmarks.retrieval.natural_sections import SECTIONS
 from benchmarks.shared.data import CORPORA, MINILM
 from benchmarks.shared.intervals import half_width
 from benchmarks.shared.kept import Study, keys, markdown, options, write_lines
@@ -27,6 +28,8 @@ from keras_posenc import TextModel, Tokenizer, embedder
 from keras_posenc.retrieval import embed_spans, open_embedder
 from keras_posenc.training import contextualize
 
+COLLECTIONS = {**natural_texts.COLLECTIONS, **SECTIONS}
+WITHOUT_TITLES = {*natural_texts.DOCUMENTS, "The Bible"}
 RESULTS = pathlib.Path(__file__).parents[1] / "results" / "natural.json"
 WINDOW, LENGTH = 512, 4096
 TRAINED = 128  # the length of the texts that MiniLM was last trained on
@@ -99,7 +102,7 @@ def main():
                 collection=[
                     name
                     for name in arguments.collections
-                    if name not in DOCUMENTS or way not in OF_TITLES
+                    if name not in WITHOUT_TITLES or way not in OF_TITLES
                 ],
                 documents=[arguments.documents],
                 way=[way],

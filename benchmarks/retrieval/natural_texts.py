@@ -65,7 +65,7 @@ class Collection:
         return np.stack(each, axis=1)
 
 
-def _far(text, parts):
+def far(text, parts):
     """The parts (heading, its pattern, kind, start, end) of a text whose heading is neither in them
     nor in the 1,000 characters before."""
     for heading, pattern, kind, start, end in parts:
@@ -73,11 +73,11 @@ def _far(text, parts):
             yield heading, kind, start, end
 
 
-def _collection(documents, per_document, name_of_query):
+def collection(documents, per_document, name_of_query):
     """From (title, text, parts), the parts of which are used that are far from their heading."""
     texts, titles, passages, kinds = [], [], [], collections.defaultdict(list)
     for title, text, parts in documents:
-        for heading, kind, start, end in _far(text, parts):
+        for heading, kind, start, end in far(text, parts):
             kinds[kind].append(len(passages))
             passages.append((len(texts), start, end, heading))
         texts.append(text)
@@ -157,7 +157,7 @@ def factbook(tokenizer, count):
     for _, name, fields in (entries[i] for i in order):
         fields = [each for each in fields if each[0] != "Country name"]
         documents.append((name, *_entry(name, fields, tokenizer, LENGTH)))
-    return _collection(documents, 4, "{}: {}".format)
+    return collection(documents, 4, "{}: {}".format)
 
 
 def factbook_book(tokenizer, count):
@@ -176,7 +176,7 @@ def factbook_book(tokenizer, count):
                 parts += some
             documents.append((region, text, parts))
     documents = [documents[i] for i in rng.permutation(len(documents))[:count]]
-    return _collection(documents, 4, "{}: {}".format)
+    return collection(documents, 4, "{}: {}".format)
 
 
 def code(tokenizer, count):
@@ -194,9 +194,9 @@ def code(tokenizer, count):
         title = f"{path.stem if path.stem != '__init__' else path.parts[-2]}: {summary}"
         documents += _modules(title, source, tree, tokenizer)
     rng = np.random.default_rng(3)
-    documents = [each for each in documents if sum(1 for _ in _far(each[1], each[2])) > 2]
+    documents = [each for each in documents if sum(1 for _ in far(each[1], each[2])) > 2]
     documents = [documents[i] for i in rng.permutation(len(documents))[:count]]
-    return _collection(documents, 6, lambda heading, kind: f"{heading}: {kind}")
+    return collection(documents, 6, lambda heading, kind: f"{heading}: {kind}")
 
 
 def _modules(title, source, tree, tokenizer):
