@@ -20,6 +20,15 @@ def softmax(logits):
     return np.exp(log_softmax(logits))
 
 
+def check_finite(outputs):
+    """Raises ValueError if a number is not finite, as after a diverged training."""
+    if not np.isfinite(outputs).all():
+        raise ValueError(
+            "The model's logits are not finite numbers: the training has diverged. "
+            "Lower learning_rate or train with a longer warm-up."
+        )
+
+
 def unit_rows(vectors):
     """Vectors (N, D) at length 1; zeros stay."""
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
@@ -249,11 +258,7 @@ def classification(logits, labels, lengths, num_classes):
     0.5
     """
     logits, labels = np.asarray(logits), np.asarray(labels)
-    if not np.isfinite(logits).all():
-        raise ValueError(
-            "The model's logits are not finite numbers: the training has diverged. "
-            "Lower learning_rate or train with a longer warm-up."
-        )
+    check_finite(logits)
     correct = logits.argmax(axis=-1) == labels
     matrix = confusion_matrix(labels, logits.argmax(axis=-1), num_classes)
     precision, recall, f1 = precision_recall_f1(matrix)

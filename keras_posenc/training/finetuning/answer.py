@@ -9,12 +9,12 @@ from keras_posenc.arguments import checks
 from keras_posenc.files.untrusted import quote
 from keras_posenc.losses.spans import SpanAccuracy, SpanCrossentropy
 from keras_posenc.metrics.answers import answer_f1, best_spans, exact_match
-from keras_posenc.metrics.scores import by_lengths, softmax
+from keras_posenc.metrics.scores import by_lengths, check_finite, softmax
 from keras_posenc.models.heads import span_head
 from keras_posenc.text import SpanLabels
 from keras_posenc.text.labels.answer_span import check_span, is_pair, passage_of
 from keras_posenc.text.questions import read_questions
-from keras_posenc.training.finetuning.task import FinetuneTask, check_finite
+from keras_posenc.training.finetuning.task import FinetuneTask
 
 
 class AnswerPrediction(typing.NamedTuple):

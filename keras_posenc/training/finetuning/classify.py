@@ -8,10 +8,10 @@ import keras
 import numpy as np
 
 from keras_posenc.files.untrusted import quote
-from keras_posenc.metrics.scores import classification, softmax
+from keras_posenc.metrics.scores import check_finite, classification, softmax
 from keras_posenc.text import ClassLabels, labels_of, read_texts
 from keras_posenc.text.truncation import LOGGER
-from keras_posenc.training.finetuning.task import TextTask, check_finite, pooled
+from keras_posenc.training.finetuning.task import TextTask, pooled
 
 FEW = 10  # documents, whose classes may well have one example each
 

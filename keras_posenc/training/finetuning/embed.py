@@ -9,7 +9,7 @@ from keras_posenc.arguments import checks
 from keras_posenc.files.untrusted import quote
 from keras_posenc.losses.matryoshka import check_dimensions
 from keras_posenc.losses.similarity import InBatchAccuracy
-from keras_posenc.metrics.scores import unit_rows
+from keras_posenc.metrics.scores import check_finite, unit_rows
 from keras_posenc.models.sentence_embedding import embedder
 from keras_posenc.models.similarity import similarity
 from keras_posenc.text import FloatLabels, Texts, read_texts
@@ -25,7 +25,7 @@ from keras_posenc.training.finetuning.embedding_losses import (
     scored,
 )
 from keras_posenc.training.finetuning.passages import check_passage, encode_passages, passage_model
-from keras_posenc.training.finetuning.task import FinetuneTask, check_finite, pooled, value_names
+from keras_posenc.training.finetuning.task import FinetuneTask, pooled, value_names
 
 SCORED = ["score"]
 IN_DOCUMENT = ["query", "document", "passage"]

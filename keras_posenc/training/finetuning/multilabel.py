@@ -8,11 +8,11 @@ import keras
 import numpy as np
 
 from keras_posenc.files.untrusted import quote
-from keras_posenc.metrics.scores import by_lengths, f1_of_counts
+from keras_posenc.metrics.scores import by_lengths, check_finite, f1_of_counts
 from keras_posenc.text import MultiLabels
 from keras_posenc.text.files import read_table
 from keras_posenc.text.label_columns import names_in
-from keras_posenc.training.finetuning.task import TextTask, check_finite, pooled
+from keras_posenc.training.finetuning.task import TextTask, pooled
 
 
 class MultiPrediction(typing.NamedTuple):

@@ -8,13 +8,13 @@ import keras
 import numpy as np
 
 from keras_posenc.files.untrusted import quote
-from keras_posenc.metrics.scores import by_lengths, pearson, spearman
+from keras_posenc.metrics.scores import by_lengths, check_finite, pearson, spearman
 from keras_posenc.models.heads import regressor
 from keras_posenc.text import FloatLabels
 from keras_posenc.text.files import read_table
 from keras_posenc.text.groups import SCORE_NAMES
 from keras_posenc.text.label_columns import numbers_in
-from keras_posenc.training.finetuning.task import TextTask, check_finite, pooled, value_names
+from keras_posenc.training.finetuning.task import TextTask, pooled, value_names
 
 
 class NumberPrediction(typing.NamedTuple):

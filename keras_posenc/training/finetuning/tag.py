@@ -9,13 +9,13 @@ import numpy as np
 
 from keras_posenc.files.untrusted import quote
 from keras_posenc.metrics.entities import entities, entity_scores
-from keras_posenc.metrics.scores import by_lengths, log_softmax
+from keras_posenc.metrics.scores import by_lengths, check_finite, log_softmax
 from keras_posenc.models.heads import token_classifier
 from keras_posenc.text import TagLabels, tag_names
 from keras_posenc.text.labels.tags import check_spans, check_tags, word_places, words_of
 from keras_posenc.text.tagged import OBJECTS, read_tagged
 from keras_posenc.training.finetuning.classify import Classify
-from keras_posenc.training.finetuning.task import FinetuneTask, check_finite
+from keras_posenc.training.finetuning.task import FinetuneTask
 
 OUTSIDE = "O"
 

@@ -236,15 +236,6 @@ def pooled(batches, outputs, pool):
     return np.array([POOLS[pool](part, tokens) for part, tokens in parts])
 
 
-def check_finite(outputs):
-    """Raises ValueError if a number is not finite, as after a diverged training."""
-    if not np.isfinite(outputs).all():
-        raise ValueError(
-            "The model's logits are not finite numbers: the training has diverged. "
-            "Lower learning_rate or train with a longer warm-up."
-        )
-
-
 def check_encoded(outputs):
     """Raises ValueError if what a model makes of texts is not finite; returns it else."""
     if not np.isfinite(outputs).all():
