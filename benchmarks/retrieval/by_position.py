@@ -22,10 +22,9 @@ import pathlib
 
 import numpy as np
 
-from benchmarks.retrieval.calibration import calibrated
-from benchmarks.retrieval.landmarks import Landmarks
 from benchmarks.retrieval.long_documents import CORPORA as COLLECTIONS
 from benchmarks.retrieval.long_documents import DEPTHS, LENGTHS
+from benchmarks.retrieval.untrained import Landmarks, calibrated
 from benchmarks.shared.data import CORPORA, MINILM, mpnet
 from benchmarks.shared.intervals import half_width
 from benchmarks.shared.kept import Study, keys, markdown, options, write_lines
