@@ -86,7 +86,7 @@ def _folds_padding(q, grid):
 def _with_padding(q, k, key_mask):
     """q and k (B, T, H, D) with a feature by which padding gets less than any logit."""
     hidden = ops.where(ops.cast(key_mask, "bool"), 0.0, -FOLDED)[:, :, None, None]
-    q = ops.pad(q, _AFTER_LAST, constant_values=FOLDED)
+    q = backend.pad(q, _AFTER_LAST, constant_values=FOLDED)
     more = ops.cast(hidden, k.dtype) + ops.zeros_like(k[..., :1])
     return q, ops.concatenate([k, more], axis=-1)
 
@@ -99,11 +99,11 @@ def _with_sinks(q, k, v, rules, causal):
     """
     for encoding in rules.hooks.sink:
         logit = ops.cast(encoding.sink(), "float32")[:, None] / rules.scale
-        key = ops.pad(ops.zeros_like(k[:, :1]), _AFTER_LAST, constant_values=1)
+        key = backend.pad(ops.zeros_like(k[:, :1]), _AFTER_LAST, constant_values=1)
         q = ops.concatenate([q, ops.cast(logit, q.dtype) + ops.zeros_like(q[..., :1])], axis=-1)
-        k = ops.concatenate([key, ops.pad(k, _AFTER_LAST)], axis=1)
-        v = ops.pad(v, _BEFORE_FIRST)
-        q = ops.pad(q, _BEFORE_FIRST) if causal else q
+        k = ops.concatenate([key, backend.pad(k, _AFTER_LAST)], axis=1)
+        v = backend.pad(v, _BEFORE_FIRST)
+        q = backend.pad(q, _BEFORE_FIRST) if causal else q
     return q, k, v
 
 
@@ -124,10 +124,10 @@ def _of_even_length(q, k, v, bias, mask, causal):
         bias = ops.broadcast_to(bias, (*ops.shape(bias)[:2], q.shape[1], k.shape[1]))
         half = keras.backend.standardize_dtype(bias.dtype) == "float16"
         least = -math.inf if half else -1e38
-        bias = ops.pad(bias, [(0, 0), (0, 0), (0, 0), (0, columns)], constant_values=least)
-        bias = ops.pad(bias, [(0, 0), (0, 0), (0, rows), (0, 0)])
-    q = ops.pad(q, [(0, 0), (0, rows), (0, 0), (0, 0)])
-    k, v = (ops.pad(x, [(0, 0), (0, columns), (0, 0), (0, 0)]) for x in (k, v))
+        bias = backend.pad(bias, [(0, 0), (0, 0), (0, 0), (0, columns)], constant_values=least)
+        bias = backend.pad(bias, [(0, 0), (0, 0), (0, rows), (0, 0)])
+    q = backend.pad(q, [(0, 0), (0, rows), (0, 0), (0, 0)])
+    k, v = (backend.pad(x, [(0, 0), (0, columns), (0, 0), (0, 0)]) for x in (k, v))
     if bias is None and columns and not causal:
         q, k = _with_padding(q, k, ops.arange(k.shape[1])[None] < k.shape[1] - 1)
     return q, k, v, bias, None
@@ -153,6 +153,6 @@ def _of_one_size(q, k, v):
 
     def widen(x):
         missing = widest - x.shape[-1]
-        return ops.pad(x, [(0, 0), (0, 0), (0, 0), (0, missing)]) if missing else x
+        return backend.pad(x, [(0, 0), (0, 0), (0, 0), (0, missing)]) if missing else x
 
     return widen(q), widen(k), widen(v), size

@@ -165,7 +165,7 @@ class GatedAttentionUnit(PositionalAttention):
             parts = itertools.pairwise((0, *ends, None))
             u, v, z = (projected[..., slice(*part)] for part in parts)
         else:  # gradients of slices are slow on TensorFlow
-            u, v, z = ops.split(projected, list(ends), axis=-1)
+            u, v, z = backend.split(projected, list(ends), -1)
         q, k = (z * ops.cast(x, z.dtype) for x in (self.query_scale, self.key_scale))
         if self.use_bias:
             q, k = q + ops.cast(self.query_offset, q.dtype), k + ops.cast(self.key_offset, k.dtype)

@@ -83,7 +83,7 @@ class Memory:
             key_mask = None if unmasked else key_mask
         if self.features:
             ends = itertools.accumulate(x.shape[-1] for x in stored[:-1])
-            keys, *features = ops.split(keys, list(ends), axis=-1)
+            keys, *features = backend.split(keys, list(ends), -1)
             features = {
                 encoding: ops.reshape(x, (*ops.shape(x)[:2], *self.features[encoding].shape[2:]))
                 for encoding, x in zip(self.features, features, strict=True)

@@ -165,8 +165,8 @@ def _padded(x, axis, before, after):
     sides = [(0, 0)] * len(x.shape)
     sides[axis] = (before, after)
     if keras.backend.standardize_dtype(x.dtype) == "bool":
-        return ops.pad(ops.cast(x, "int32"), sides) > 0
-    return ops.pad(x, sides)
+        return backend.pad(ops.cast(x, "int32"), sides) > 0
+    return backend.pad(x, sides)
 
 
 def _at_most(number, length):

@@ -76,7 +76,7 @@ def _visible(grid):
     starts = ops.cast(grid.key_index - grid.key_positions, "int32")
     starts = ops.broadcast_to(starts, ops.shape(keys))
     if grid.query_order is not None:  # those of the document up to the row
-        sums = ops.pad(ops.cumsum(is_key, axis=1), [(0, 0), (1, 0)])
+        sums = backend.pad(ops.cumsum(is_key, axis=1), [(0, 0), (1, 0)])
         counted = sums[:, 1:] - ops.take_along_axis(sums, starts, axis=1)
         return counted[:, None]
     batch, length = ops.shape(keys)

@@ -25,6 +25,7 @@ subpackage imports a backend, except for writing the backend's file formats.
 | `product`, `exact_product` | products with room in float16, or with factors that are not rounded |
 | `look_up`, `take_last`, `interpolate` | rows of a table, and numbers of a row by an index |
 | `constant`, `clip`, `take`, `segment_sum`, `cumsum` | those of `keras.ops`, for programs |
+| `pad`, `split`, `take_along_axis` | those of `keras.ops` that stop torch.compile or a GPU |
 | `update_slice`, `choose`, `scan` | those of `keras.ops` where they fail |
 | `is_plain` | whether a layer's call may be made without what Keras does around it |
 | `by_group` | a function of rows whose groups have weights of their own, such as experts |

@@ -48,11 +48,11 @@ NAMES = (
     "keep_by_hash", "keeps_programs", "kernels_drop", "kernel_forms_map", "kernel_multiple",
     "launched_processes", "lay_out", "layer_norm", "linear", "log1p", "look_up", "looked_at",
     "map_blocks", "moved_on", "next_seed", "number", "on_accelerator", "one_pass", "over_batch",
-    "over_devices", "over_sequence", "overwrite", "platform", "processes", "product", "recomputed",
-    "rms_norm", "rotate", "row_multiple", "runs_cudnn", "saved_model_options", "scan",
-    "segment_sum", "sequence_shards", "splash", "sum_over_replicas", "take", "take_last",
-    "trace_any_shape", "train_steps", "unmasked", "update_slice", "weigh_values",
-    "with_neighbours", "without_gradients", "write",
+    "over_devices", "over_sequence", "overwrite", "pad", "platform", "processes", "product",
+    "recomputed", "rms_norm", "rotate", "row_multiple", "runs_cudnn", "saved_model_options", "scan",
+    "segment_sum", "sequence_shards", "splash", "split", "sum_over_replicas", "take",
+    "take_along_axis", "take_last", "trace_any_shape", "train_steps", "unmasked", "update_slice",
+    "weigh_values", "with_neighbours", "without_gradients", "write",
 )  # fmt: skip
 
 
@@ -324,6 +324,21 @@ def clip(index, low, high):
 def take(x, index, axis):
     """`ops.take`, also at a length that is free in an export."""
     return ops.take(x, index, axis=axis)
+
+
+def pad(x, sides, constant_values=0):
+    """`ops.pad`, which torch.compile cannot read."""
+    return ops.pad(x, sides, constant_values=constant_values)
+
+
+def split(x, ends, axis):
+    """`ops.split` at indices, which PyTorch would read from the device."""
+    return ops.split(x, ends, axis)
+
+
+def take_along_axis(x, index, axis):
+    """That of `keras.ops` for an index of 0 and more, in programs of other sizes too."""
+    return ops.take_along_axis(x, index, axis)
 
 
 def look_up(table, ids):

@@ -37,13 +37,6 @@ def shared(key, tensors, compute):
     `key`: hashable. What the result depends on beside the tensors. `tensors`: tuple of the tensors
     that it depends on. Other tensors with the same numbers are other tensors. `compute`: function
     without arguments.
-
-    Example:
-
-    >>> with sharing():
-    ...     x = shared("waves", (), object)
-    ...     print(shared("waves", (), object) is x)
-    True
     """
     known = this_pass()
     if known is None:

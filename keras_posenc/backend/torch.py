@@ -111,11 +111,28 @@ def clip(index, low, high):
     return torch.clamp(index, low, high)
 
 
+def pad(x, sides, constant_values=0):
+    flat = [count for side in reversed(sides) for count in side]
+    return torch.nn.functional.pad(x, flat, value=constant_values)
+
+
+def split(x, ends, axis):
+    return torch.tensor_split(x, ends, axis)
+
+
 def take(x, index, axis):
     """`ops.take`, without a squeeze that ONNX refuses at other lengths than that of the example."""
     x = ops.convert_to_tensor(x)
     taken = torch.index_select(x, axis, index.long().ravel())
     return taken.reshape(*x.shape[:axis], *index.shape, *x.shape[axis + 1 :])
+
+
+def take_along_axis(x, index, axis):
+    shape = [b if a == 1 else a for a, b in zip(x.shape, index.shape, strict=True)]
+    x, index = (
+        each.expand(*shape[:axis], each.shape[axis], *shape[axis + 1 :]) for each in (x, index)
+    )
+    return torch.gather(x, axis, index.long())
 
 
 def look_up(table, ids):

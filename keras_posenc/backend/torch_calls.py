@@ -254,9 +254,11 @@ def dot_product_attention(q, k, v, bias, mask, scale, is_causal, flash, dropout=
 
 def overwrite(whole, start, x, axis):
     """`shared.write` of a tensor that nothing else reads, in place."""
-    if tracing() or not isinstance(start, int) or torch.is_grad_enabled():
+    if _exported() or torch.is_grad_enabled() or not (tracing() or isinstance(start, int)):
         return shared.write(whole, start, x, axis)
     if any(step == 0 and size > 1 for step, size in zip(whole.stride(), whole.shape, strict=True)):
         whole = whole.clone()  # repeated texts are one text in memory
-    whole.narrow(axis, start, x.shape[axis]).copy_(x)
-    return whole
+    if isinstance(start, int):
+        whole.narrow(axis, start, x.shape[axis]).copy_(x)
+        return whole
+    return whole.index_copy_(axis, start + torch.arange(x.shape[axis], device=x.device), x)

@@ -32,6 +32,30 @@ class SafeTrainer(shared.SafeTrainer):
             object.__setattr__(self, "_program", torch.compile(function))
         return self._program
 
+    def step_program(self, function):
+        """`program` of a step (place, state, caches, context) for the places 1, 2, ...
+
+        It writes into the tensors that it is given, so that a CUDA graph of it can be replayed.
+        """
+
+        def in_place(place, old, context):
+            new = function(place, *old, context)
+            for whole, x in zip(keras.tree.flatten(old), keras.tree.flatten(new), strict=True):
+                if x is not whole:
+                    whole.copy_(x)
+            place.add_(1)
+
+        program = self.program(in_place)
+        if program is in_place:
+            return function
+        on_device = ops.ones((), "int32")
+
+        def step(place, state, caches, context):
+            program(on_device, (state, caches), context)
+            return state, caches
+
+        return step
+
     def predict_step(self, data):
         found = super().predict_step(data)
         if torch.compiler.is_compiling():

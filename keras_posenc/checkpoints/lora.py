@@ -16,13 +16,6 @@ def merged_arrays(layers):
     `layers`: dict, layer name -> built layer. Returns a dict, as `variables_of` names them ->
     array. Factors of LoRA are not among them, except those of quantized layers, whose weights are
     no numbers to add to.
-
-    Example:
-
-    >>> dense = keras.layers.Dense(2, lora_rank=1)
-    >>> dense.build((None, 3))
-    >>> sorted(merged_arrays({"Dense": dense}))
-    ['Dense/bias', 'Dense/kernel']
     """
     scales = {}
     for layer in layers.values():

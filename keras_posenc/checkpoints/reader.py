@@ -93,12 +93,6 @@ def with_lora(checkpoint, path):
     `checkpoint`: what `open_checkpoint` opens, of the model that the adapter was trained on.
     `path`: directory that PEFT's `save_pretrained` wrote. Returns a `LoraCheckpoint`. Tensors that
     were trained in full replace those of the checkpoint.
-
-    Example:
-
-    >>> with_lora({"a.weight": np.eye(2)}, "nowhere")
-    Traceback (most recent call last):
-    FileNotFoundError: No adapter_config.json in nowhere: `adapter` is a directory of PEFT's.
     """
     base, folder = open_checkpoint(checkpoint), Folder.of(path)
     settings = read_settings(folder)

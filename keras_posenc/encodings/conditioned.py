@@ -16,7 +16,7 @@ PRODUCT = "bqhs,sc->bhqc"
 
 def _with_zeros(x):
     """x with a last column of zeros, for all other distances."""
-    return ops.pad(x, [(0, 0)] * (len(x.shape) - 1) + [(0, 1)])
+    return backend.pad(x, [(0, 0)] * (len(x.shape) - 1) + [(0, 1)])
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")

@@ -113,7 +113,9 @@ class PaTH(Encoding):
             b = b * ops.cast(grid.key_mask, "float32")[..., None, None]
         keys = ops.cast(grid.content.keys, "float32")
         length = ops.shape(keys)[1]
-        width = min(1 << (length - 1).bit_length(), BLOCK) if isinstance(length, int) else BLOCK
+        width = 1 if isinstance(length, int) else BLOCK
+        while width < BLOCK and width < length:  # torch.compile guards comparisons alone
+            width *= 2
         blocks = (_in_blocks(x, length, width) for x in (w, b, keys))
         multiplied = _out_of_blocks(ops.concatenate(_multiplied(*blocks), axis=-1), length)
         known = {**grid.content.features, self: ops.concatenate([w, multiplied], axis=-1)}
@@ -140,8 +142,8 @@ class PaTH(Encoding):
         width = known.shape[-1] - 2 * size
         order = ops.cast(grid.key_order, "float32")[..., None, None] + ops.zeros_like(keys[..., :1])
         blocks = _in_blocks(ops.concatenate([known, keys, order], axis=-1), num_columns, width)
-        w, v, within, k, order = ops.split(
-            blocks, [size, 2 * size, 2 * size + width, 3 * size + width], axis=-1
+        w, v, within, k, order = backend.split(
+            blocks, [size, 2 * size, 2 * size + width, 3 * size + width], -1
         )
 
         q = ops.transpose(ops.cast(q, "float32"), (0, 2, 1, 3))
@@ -199,7 +201,7 @@ def _place_before(grid, shift):
     is_token = ops.cast(grid.key_mask, "int32")
     places = ops.argsort(index + ops.shape(index)[1] * (1 - is_token), axis=1)  # of the n-th token
     number = ops.cumsum(is_token, axis=1) - 1 - shift
-    found = ops.take_along_axis(ops.cast(places, "int32"), ops.maximum(number, 0), axis=1)
+    found = backend.take_along_axis(ops.cast(places, "int32"), ops.maximum(number, 0), 1)
     return ops.where(number < 0, -1, found)
 
 
@@ -207,13 +209,13 @@ def _shifted(x, shift):
     """x (B, T, ...) moved to later tokens, with zeros before."""
     sides = [(0, 0)] * len(x.shape)
     sides[1] = (shift, 0)
-    return slice_axis(ops.pad(x, sides), 1, 0, ops.shape(x)[1])
+    return slice_axis(backend.pad(x, sides), 1, 0, ops.shape(x)[1])
 
 
 def _at(x, place):
     """x (B, T, ...) at other places (B or 1, T), and zeros where these are below 0."""
     place = ops.reshape(place, (*ops.shape(place), *[1] * (len(x.shape) - 2)))
-    found = ops.take_along_axis(x, ops.maximum(place, 0), axis=1)
+    found = backend.take_along_axis(x, ops.maximum(place, 0), 1)
     return found * ops.cast(place >= 0, x.dtype)
 
 
@@ -238,7 +240,7 @@ def _in_blocks(x, length, width):
     """x (B, T, H, F) as (B, H, blocks, width, F), the last block filled up with zeros."""
     batch, _, heads, features = ops.shape(x)
     count = (length + width - 1) // width
-    x = ops.pad(x, [(0, 0), (0, count * width - length), (0, 0), (0, 0)])
+    x = backend.pad(x, [(0, 0), (0, count * width - length), (0, 0), (0, 0)])
     x = ops.reshape(x, (batch, count, width, heads, features))
     return ops.transpose(x, (0, 3, 1, 2, 4))
 

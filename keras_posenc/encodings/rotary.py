@@ -270,7 +270,7 @@ class RotaryEmbedding(Encoding):
         """x with the learned bias on the features of the head, in float32."""
         x = ops.cast(x, "float32")
         bias = ops.cast(bias, "float32") + ops.zeros((1, self.head_size), "float32")
-        return x + ops.pad(bias, [(0, 0), (0, x.shape[-1] - self.head_size)])
+        return x + backend.pad(bias, [(0, 0), (0, x.shape[-1] - self.head_size)])
 
     def heads(self, q, k, grid):
         """R_i (q_i + a) and R_j (k_j + b), (B, T, H, D) each; a, b are 0 without biases."""

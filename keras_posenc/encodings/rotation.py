@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_posenc import backend
+
 
 def times_features(x, factors, tokens=1, features=3):
     """Multiplies the first features of each head, in float32.
@@ -13,7 +15,7 @@ def times_features(x, factors, tokens=1, features=3):
     """
     missing = x.shape[features] - factors.shape[-1]
     if missing:
-        factors = ops.pad(factors, [(0, 0), (0, 0), (0, missing)], constant_values=1.0)
+        factors = backend.pad(factors, [(0, 0), (0, 0), (0, missing)], constant_values=1.0)
     if tokens > features:
         factors = ops.swapaxes(factors, 1, 2)
     (heads,) = {1, 2, 3} - {tokens, features}

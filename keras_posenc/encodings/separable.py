@@ -93,8 +93,9 @@ class ALiBi(Encoding):
 
     def _slopes(self):
         """(H,) float32."""
-        slopes = ops.cast(self.slopes, "float32")
-        return ops.softplus(slopes) if self.learned else slopes
+        if self.learned:
+            return ops.softplus(ops.cast(self.slopes, "float32"))
+        return backend.constant(self.slopes, "float32")
 
     def restrict(self, grid):
         """For "one_sided": masks the keys on one side, by head, (B, H, Tq, Tk)."""
@@ -102,7 +103,8 @@ class ALiBi(Encoding):
             return grid
         distance = grid.distance()[:, None]
         # onnxruntime cannot choose between two masks.
-        return grid.within(distance * ops.cast(self.sides[:, None, None], distance.dtype) >= 0)
+        sides = backend.constant(self.sides[:, None, None], "int32")
+        return grid.within(distance * ops.cast(sides, distance.dtype) >= 0)
 
     def heads(self, q, k, grid):
         """For "causal", "one_sided": q and k widened to (B, T, H, D + 4), or D + 6."""
@@ -110,7 +112,7 @@ class ALiBi(Encoding):
             return q, k
         rows, columns = (_digits(positions) for positions in from_first_key(grid))
         units = (self.sides[:, None] * [256, 1, 1])[:, : rows.shape[-1]]
-        steps = self._slopes()[:, None] * ops.cast(units, "float32")
+        steps = self._slopes()[:, None] * backend.constant(units, "float32")
         # `widen` multiplies the query's side by the root, and then rounds. With the root placed
         # like this, both products contain the same rounded steps, so that their difference is
         # exactly steps times the distance.

@@ -55,11 +55,6 @@ def local_path(path):
     with its size. Without that package, or a network, the path stays as it is. FileNotFoundError if
     the Hub has no such model, or none with weights that are read, or a folder of the cache has no
     copy.
-
-    Example:
-
-    >>> local_path("all-MiniLM-L6-v2")
-    'all-MiniLM-L6-v2'
     """
     if not isinstance(path, (str, os.PathLike)):
         return path

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_posenc import backend
 from keras_posenc.arguments import checks
 from keras_posenc.arguments.hints import Initializer
 from keras_posenc.keras_support.configured import Configured
@@ -71,7 +72,7 @@ class ShortConvolution(Configured, keras.layers.Layer):
         if mask is not None:
             inputs = ops.where(ops.expand_dims(ops.cast(mask, "bool"), -1), inputs, 0)  # also NaN
         before, after, x = ops.split(applied(self.gates, inputs), 3, axis=-1)
-        x = ops.pad(before * x, ((0, 0), (earlier, 0), (0, 0)))
+        x = backend.pad(before * x, ((0, 0), (earlier, 0), (0, 0)))
         shifted = (x[:, k : k + length] * self.conv_kernel[k] for k in range(self.kernel_size))
         return applied(self.outer, after * sum(shifted))
 

@@ -110,7 +110,7 @@ def map_of_slices(line, num_rows, num_columns):
     """
     missing = -num_rows % SUBLANES
     filled = num_rows + missing
-    line = ops.pad(line, [(0, 0), (0, 0), (missing, 0)])
+    line = backend.pad(line, [(0, 0), (0, 0), (missing, 0)])
     width = filled + num_columns - SUBLANES
     shifts = range(SUBLANES - 1, -1, -1)
     rows = ops.stack([slice_axis(line, -1, shift, width) for shift in shifts], axis=2)
@@ -134,15 +134,15 @@ def map_of_line(line, num_rows, num_columns):
 
     @ops.custom_gradient
     def laid(line):
-        line = ops.pad(line, [(0, 0), (0, 0), (0, 2 * PIECE)])
+        line = backend.pad(line, [(0, 0), (0, 0), (0, 2 * PIECE)])
         moved = [slice_axis(line, -1, start, span * PIECE) for start in range(PIECE)]
         pieces = ops.reshape(ops.stack(moved, axis=2), (batch * heads, PIECE * span, PIECE))
         cells = ops.reshape(ops.take(pieces, index, axis=1), (batch, heads, num_rows, wide * PIECE))
 
         def gradient(upstream):
-            upstream = ops.pad(upstream, [(0, 0), (0, 0), (0, 0), (0, num_rows - 1)])
+            upstream = backend.pad(upstream, [(0, 0), (0, 0), (0, 0), (0, num_rows - 1)])
             upstream = ops.reshape(upstream, (batch, heads, num_rows * (count - 1)))
-            upstream = ops.pad(upstream, [(0, 0), (0, 0), (num_rows - 1, 1)])
+            upstream = backend.pad(upstream, [(0, 0), (0, 0), (num_rows - 1, 1)])
             return ops.sum(ops.reshape(upstream, (batch, heads, num_rows, count)), axis=2)
 
         return cells if filled else slice_axis(cells, -1, 0, num_columns), gradient

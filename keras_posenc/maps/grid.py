@@ -200,7 +200,8 @@ class Grid:
 
     def _is_square(self):
         num_rows, num_columns = self.query_positions.shape[1], self.key_positions.shape[1]
-        return num_rows is not None and num_rows == num_columns
+        # Kernels take no symbol, which torch.compile makes of a comparison alone.
+        return True if num_rows is not None and num_rows == num_columns else False
 
     def every_row_sees(self):
         """Whether each row has an unmasked position, if that is known without the numbers."""
@@ -269,7 +270,7 @@ class Grid:
         stop = ops.where(everything, end, stop)
         before = ops.minimum(seen, start)
         after = ops.maximum(ops.minimum(seen, end), stop)
-        sums = ops.pad(ops.cumsum(is_key, axis=1), [(0, 0), (1, 0)])
+        sums = backend.pad(ops.cumsum(is_key, axis=1), [(0, 0), (1, 0)])
 
         def up_to(index):
             return backend.take(sums, backend.clip(index, 0, num_columns), 1)

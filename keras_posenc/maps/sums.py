@@ -40,7 +40,7 @@ def _by_chunks(x, reverse):
     # Without the chunk itself.
     beyond = beyond[..., 1:] if reverse else beyond[..., :-1]
     sides = (0, 1) if reverse else (1, 0)
-    beyond = ops.pad(beyond, [*[(0, 0)] * len(outer), sides])
+    beyond = backend.pad(beyond, [*[(0, 0)] * len(outer), sides])
     return ops.reshape(within + ops.expand_dims(beyond, -1), (*outer, width))
 
 

@@ -45,12 +45,6 @@ def direct(operation):
 
     `operation`: the layer or the operation of a node of a functional graph. Returns a function, or
     the operation itself.
-
-    Example:
-
-    >>> layer = keras.layers.LayerNormalization()
-    >>> direct(layer)(layer(np.ones((1, 2, 8)))).shape
-    (1, 2, 8)
     """
     # Of a subclass, nothing is known.
     call = CALLS.get(type(operation))
@@ -155,6 +149,10 @@ def _product(layer, x, *args, **named):
     return applied(layer, x)
 
 
+def _activate(layer, x, *args, **named):
+    return layer.activation(x)
+
+
 def _norm(layer, x, *args, **named):
     """`LayerNormalization` of the last axis, without the casts of Keras."""
     last = layer.axis in (-1, [-1], x.dim() - 1, [x.dim() - 1])
@@ -197,13 +195,14 @@ def _attention(layer, query, value, key=None, **named):
 
 
 # What reads no variables, or casts them.
-CAST = (_product, _norm, _drop)
+CAST = (_product, _norm, _drop, _activate)
 
 # The class of a layer of a transformer -> how one of it is called. These classes take a mask from
 # their first input or none, and nothing else from Keras.
 CALLS = {
     PositionalAttention: _attention,
     AddTo: _sum,
+    keras.layers.Activation: functools.partial(_one, _activate),
     keras.layers.Dense: functools.partial(_one, _product),
     keras.layers.LayerNormalization: functools.partial(_one, _norm),
     **dict.fromkeys((Dropout, keras.layers.Dropout), functools.partial(_one, _drop)),

@@ -24,11 +24,6 @@ class IdInput(typing.NamedTuple):
 
     `bound`: int, the rows of the table, or None if there is no bound. `remedy`: str, the end of an
     error message. `masked`: int or None. The id that is masked.
-
-    Example:
-
-    >>> IdInput("token_ids", 30522).masked is None
-    True
     """
 
     name: str
@@ -41,12 +36,6 @@ def id_inputs(model):
     """The inputs of a functional model that are ids.
 
     Returns a tuple of `IdInput`.
-
-    Example:
-
-    >>> model = build_transformer_model("bert")
-    >>> [(each.name, each.bound) for each in id_inputs(model)]
-    [('token_ids', 40), ('segment_ids', 2)]
     """
     found = {}
     for node in calls_in(model):
@@ -63,12 +52,6 @@ def inputs_of(model, batch):
     """The inputs that a model has, out of those of a batch: not every family has segments.
 
     `batch`: dict name -> array. Returns a dict name -> array.
-
-    Example:
-
-    >>> model = keras.Sequential([keras.Input((4,), name="ids"), keras.layers.Dense(2)])
-    >>> inputs_of(model, {"ids": 1, "segments": 2})
-    {'ids': 1}
     """
     return {x.name: batch[x.name] for x in model.inputs}
 

@@ -34,25 +34,13 @@ def shape_price(model=None):
     weights. So the price falls with the width of the layers, and does not depend on their number.
     `model`: `keras.Model`. Default: one as wide as MiniLM, 384. Returns an int; 0 where no program
     is made for a shape.
-
-    Example:
-
-    >>> wide = keras.Sequential([keras.Input((800,)), keras.layers.Dense(800)])
-    >>> shape_price(wide) <= shape_price()
-    True
     """
     kept = KEPT if backend.keeps_programs() else 1
     return _at_least(_price(model) // kept)
 
 
 def training_price(model=None):
-    """The same for a training, whose batches must not depend on whether programs are kept.
-
-    Example:
-
-    >>> training_price() >= shape_price()
-    True
-    """
+    """The same for a training, whose batches must not depend on whether programs are kept."""
     return _at_least(_price(model))
 
 
@@ -70,14 +58,7 @@ def _at_least(price):
 
 
 def shape_options(model):
-    """The options of `TextBatches` that are best for a model.
-
-    Example:
-
-    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(4)])
-    >>> sorted(shape_options(model))
-    ['max_shapes', 'shape_price']
-    """
+    """The options of `TextBatches` that are best for a model."""
     return {"shape_price": shape_price(model), "max_shapes": FEW if compiles_each() else MANY}
 
 

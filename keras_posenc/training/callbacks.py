@@ -150,11 +150,6 @@ def check_callbacks(callbacks, logs, directions, has_schedule):
 def callback_record(callback):
     """Describes a callback for the settings of a run: its class, and the arguments of its
     constructor that are plain values and attributes under the same name.
-
-    Example:
-
-    >>> callback_record(keras.callbacks.EarlyStopping("val_loss", patience=2))["patience"]
-    2
     """
     record = {"class": type(callback).__name__}
     for name in _arguments(callback):

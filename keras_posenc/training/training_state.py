@@ -112,16 +112,7 @@ def load_state(path, model, expected=e.anything):
 
 
 def load_arrays(path):
-    """Returns the further arrays of `save_state`.
-
-    Example:
-
-    >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
-    >>> model.compile("adam", "mse")
-    >>> save_state("state.zip", model, {}, [np.arange(3)])
-    >>> load_arrays("state.zip")
-    [array([0, 1, 2])]
-    """
+    """Returns the further arrays of `save_state`."""
     record, array, count = _read(path)
     with _damage(path):
         return [array(index) for index in range(count - _extra(record, count), count)]

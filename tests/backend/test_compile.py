@@ -10,9 +10,9 @@ if keras.backend.backend() != "torch":
     pytest.skip("torch.compile is PyTorch's", allow_module_level=True)
 
 import torch
-from dispatches import as_on_cuda
+from dispatches import Counting, as_on_cuda
 
-from keras_posenc import build_transformer_model
+from keras_posenc import Generator, build_transformer_model
 from keras_posenc.heads import classifier, regressor, token_classifier
 
 pytestmark = pytest.mark.once
@@ -118,6 +118,18 @@ def test_lengths_share_programs(programs):
     assert len(programs) <= 3
 
 
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call")
+def test_lengths_share_programs_of_blocks(programs):
+    """PaTH multiplies the tokens of a block, and gathers tokens around padding."""
+    model = build(application="lm", encodings=["path"])
+    program = torch.compile(model)
+    with torch.no_grad():
+        for batch, length in ((2, 9), (3, 10), (5, 12)):
+            inputs = ids(np.tile(np.arange(1, length + 1, dtype="int32"), (batch, 1)))
+            np.testing.assert_allclose(program(inputs), model(inputs), atol=1e-6)
+    assert len(programs) <= 2
+
+
 def test_steps_of_fit_are_few_programs(programs):
     def trained(compiled):
         encoder = build(dropout_rate=0.1, attention_dropout_rate=0.1)
@@ -155,6 +167,8 @@ def test_copies_of_weights_follow_compiled_steps(programs, cuda):
 
 # Heads turned and a bias; heads with a key more and turned by the length: in a fused kernel.
 FUSED = ["rotary", "t5"], ["log_n", "sink_logits"]
+BOTH_WAYS = ["fire", "nezha", "kerple", "content_bias"], ["sandwich"]
+CAUSAL = ["xpos", "alibi", "forget_gate"], ["path"], ["stick_breaking"]
 
 
 @pytest.mark.filterwarnings("ignore:Dynamo detected a call")  # of a cached function of Keras
@@ -173,16 +187,91 @@ def test_encodings_of_fused_kernels_are_in_the_program(encodings, programs, cuda
 
 
 @pytest.mark.filterwarnings("ignore:Dynamo detected a call")
-@pytest.mark.parametrize(
-    "encodings", [["fire", "nezha", "kerple"], ["sandwich"], ["xpos"]], ids=str
-)
+@pytest.mark.parametrize("encodings", [*BOTH_WAYS, *CAUSAL], ids=" + ".join)
 def test_other_encodings_are_one_program(encodings, programs):
-    causal = {"application": "lm"} if "xpos" in encodings else {}
+    causal = {"application": "lm"} if encodings in CAUSAL else {}
     model = build(encodings=encodings, **causal)
     found = gradients(model, torch.compile(model))
     for each, expected in zip(found, gradients(model, model), strict=True):
         np.testing.assert_allclose(each, expected, rtol=1e-4, atol=1e-5)
     assert len(programs) == 1
+
+
+LLAMA = {
+    "model_type": "llama",
+    "vocab_size": 110,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 64,
+}
+SEARCHES = {
+    "greedy": {"end_id": 7},
+    "drawn": {"top_p": 0.9, "n": 2, "seed": 1, "repetition_penalty": 1.2},
+    "beams": {"beams": 2, "end_id": 7},
+    "features": {},  # of keys, in the cache
+}
+
+
+@pytest.fixture
+def steps(monkeypatch):
+    """Runs of programs, a list each: the addresses of their tensors, waits of the host, results."""
+    runs, compile_ = [], torch.compile
+
+    def watched(graph, _):
+        calls = []
+        runs.append(calls)
+
+        def run(*inputs):
+            tensors = [x for x in inputs if isinstance(x, torch.Tensor)]
+            with Counting() as counting:
+                result = graph.forward(*inputs)
+            calls.append(([x.data_ptr() for x in tensors], counting.counts.waits, result))
+            return result
+
+        return run
+
+    def whole(function, **options):
+        return compile_(function, backend=watched, fullgraph=True, **options)
+
+    torch._dynamo.reset()
+    monkeypatch.setattr(torch, "compile", whole)
+    yield runs
+    torch._dynamo.reset()
+
+
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call")
+@pytest.mark.parametrize("search", SEARCHES)
+def test_a_step_of_decoding_can_be_replayed(search, steps):
+    """One program for all steps, which reads nothing on the host and works in the same memory."""
+    keras.utils.set_random_seed(0)
+    if search == "features":
+        model = build(application="lm", encodings=["forget_gate"])
+    else:
+        model = build_transformer_model(LLAMA, with_mlm="linear")
+    prompts, found = [[5, 6, 7, 8], [9, 10]], []
+    for compiled in (False, True):
+        generator = Generator(model, max_length=6, **SEARCHES[search])
+        generator.compile(jit_compile=compiled)
+        found.append(generator.predict(prompts, verbose=0))
+    np.testing.assert_array_equal(*found)
+    ((first, *others),) = steps
+    assert len(others) == 4
+    for addresses, waits, result in (first, *others):
+        assert addresses == first[0] and waits == 0
+        assert not any(map(torch.is_tensor, result))
+
+
+def test_a_program_of_a_step_serves_other_prompts(steps):
+    model = build_transformer_model({**LLAMA, "num_hidden_layers": 1}, with_mlm="linear")
+    eager, compiled = Generator(model, max_length=3), Generator(model, max_length=3)
+    compiled.compile(jit_compile=True)
+    for prompts in ([[5, 6, 7, 8], [9, 10]], [[4, 5, 6]] * 3, [[8] * 5, *[[9] * 4] * 4]):
+        expected = eager.predict(prompts, verbose=0)
+        np.testing.assert_array_equal(compiled.predict(prompts, verbose=0), expected)
+    assert len(steps) <= 2
 
 
 def test_scopes_are_those_of_now():

@@ -195,21 +195,27 @@ class Generator(backend.SafeTrainer, keras.Model):
             return place < length and (unseen or bool(search.goes_on(place, state)))
 
         def write(place, state, caches):
-            last = ops.take(state["tokens"], place - 1, axis=1)
-            logits, caches = decoding.step(last, place, context, caches)
-            state, caches = search.grow(place, logits, state, caches)
+            state, caches = self._written(place, state, caches, context)
             self._show(place, state)
             return place + 1, state, caches
 
         if backend.TRAITS.eager:
-            place = 1
+            place, step = 1, self.step_program(self._written)
             while goes_on(place, state, caches):
-                place, state, caches = write(place, state, caches)
+                state, caches = step(place, state, caches, context)
+                self._show(place, state)
+                place += 1
         else:
             first = ops.ones((), "int32"), state, caches
             _, state, _ = ops.while_loop(goes_on, write, first)
         texts = search.result(state)
         return texts if self.settings.n > 1 else texts[:, 0]
+
+    def _written(self, place, state, caches, context):
+        """The state and the caches with one more token in each text, as number `place`."""
+        last = ops.take(state["tokens"], place - 1, axis=1)
+        logits, caches = self.decoding.step(last, place, context, caches)
+        return self.search.grow(place, logits, state, caches)
 
     def _show(self, place, state):
         if self.callback is not None:

@@ -2,6 +2,8 @@
 
 from keras import ops
 
+from keras_posenc import backend
+
 # A log-probability below that of any candidate.
 NEVER = -1e9
 
@@ -57,4 +59,4 @@ def draw(logits, uniform, temperature=1.0, top_k=None, top_p=None):
     place = ops.sum(ops.cast(sums <= aim, "int32"), axis=-1)
     if ids is None:
         return ops.cast(place, "int32")
-    return ops.cast(ops.take_along_axis(ids, place[:, None], axis=1)[:, 0], "int32")
+    return ops.cast(backend.take_along_axis(ids, place[:, None], 1)[:, 0], "int32")

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_posenc import backend
 from keras_posenc.models.generation.sampling import NEVER, draw, penalize
 
 
@@ -36,7 +37,7 @@ class Search:
         if "seen" in state:
             logits = penalize(logits, state["seen"], self.settings.repetition_penalty)
         if self.settings.forbidden is not None:
-            token = ops.arange(logits.shape[-1])
+            token = ops.arange(logits.shape[-1], dtype="int32")
             logits = ops.where(token == self.settings.forbidden, NEVER, logits)
         return logits
 
@@ -106,7 +107,7 @@ class Beams(Search):
         state, beams = self._start(rows, seen), self.settings.beams
         batch, length = rows // beams, self.settings.max_length
         # All beginnings start out identical, so only the first one counts.
-        one_begins = ops.where(ops.arange(beams) == 0, 0.0, NEVER)
+        one_begins = ops.where(ops.arange(beams, dtype="int32") == 0, 0.0, NEVER)
         return {
             **state,
             "score": ops.zeros((batch, 1)) + one_begins,
@@ -131,11 +132,11 @@ class Beams(Search):
         state = self._ended(place, state, texts, score, ends)
         # The likeliest that go on, likeliest first.
         score, best = ops.top_k(ops.where(ends, NEVER, score), beams)
-        rows = ops.reshape(ops.take_along_axis(rows, best, axis=1), (-1,))
-        texts = ops.take_along_axis(texts, best[..., None], axis=1)
+        rows = ops.reshape(backend.take_along_axis(rows, best, 1), (-1,))
+        texts = backend.take_along_axis(texts, best[..., None], 1)
         state = {**state, "score": score, "tokens": ops.reshape(texts, (-1, settings.max_length))}
         if "seen" in state:
-            tokens = ops.reshape(ops.take_along_axis(token, best, axis=1), (-1,))
+            tokens = ops.reshape(backend.take_along_axis(token, best, 1), (-1,))
             state["seen"] = self._noted(ops.take(state["seen"], rows, axis=0), tokens)
         caches = keras.tree.map_structure(
             lambda x: ops.take(x, rows, axis=0) if len(x.shape) else x, caches
@@ -146,7 +147,7 @@ class Beams(Search):
         """The state with the K best of the texts that ended before, and of those that end now."""
         beams, length = self.settings.beams, self.settings.max_length
         ends = ops.logical_or(ends, place + 1 == length)
-        ends = ops.logical_and(ends, ops.arange(ends.shape[1]) < beams)
+        ends = ops.logical_and(ends, ops.arange(ends.shape[1], dtype="int32") < beams)
         ranks = ops.where(ends, score / self._penalty(place + 1), NEVER)
         ranks = ops.concatenate([state["ranks"], ranks], axis=1)
         texts = ops.concatenate([state["texts"], texts], axis=1)
@@ -154,7 +155,7 @@ class Beams(Search):
         return {
             **state,
             "ranks": ranks,
-            "texts": ops.take_along_axis(texts, best[..., None], axis=1),
+            "texts": backend.take_along_axis(texts, best[..., None], 1),
         }
 
     def _penalty(self, length):
