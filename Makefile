@@ -38,10 +38,11 @@ INSTALL := $(BIN)/python -m pip install --no-compile
 
 # The site: warnings are errors, and pages that would fetch something from elsewhere too.
 MKDOCS := KERAS_BACKEND=torch OMP_NUM_THREADS=1 NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
-# What one backend tells in two minutes: the rooms on the way from ids to a trained model, without
-# the tests that watch the memory of processes.
+# What one backend tells in less than two minutes: the rooms on the way from ids to a trained model,
+# without the tests that watch the memory of processes and those of exports to other formats.
 CHECKED := tests/maps tests/positions tests/encodings tests/attention tests/layers tests/models \
-	tests/text tests/test_structure.py --ignore=tests/attention/test_memory_use.py
+	tests/text tests/test_structure.py --ignore=tests/attention/test_memory_use.py \
+	--ignore=tests/models/test_export_formats.py
 
 # libtpu of the version that JAX names, and JAX's plugin for CUDA.
 COMPILERS := $(BIN)/python -c "from importlib.metadata import requires, version; \
@@ -63,10 +64,10 @@ timed = start=$$(date +%s); $(2); code=$$?; echo "$(1): $$(($$(date +%s) - start
 demo: $(INSTALLED)
 	KERAS_BACKEND=torch MPLBACKEND=Agg $(BIN)/python -m benchmarks.demo
 
-# The inner loop: lint, and what torch tells in about two minutes.
+# The inner loop: lint, and what torch tells in less than two minutes.
 check: lint
 	@$(call timed,check,KERAS_BACKEND=torch $(QUICKLY) $(PYTEST) $(CHECKED))
-	@echo "Not run: checkpoints, training, retrieval and other backends (make test). $(IN_CI)"
+	@echo "Not run: checkpoints, exports, training, retrieval and other backends (make test). $(IN_CI)"
 
 test: lint test-torch test-tensorflow test-jax test-oldest
 	@echo "$(IN_CI)"

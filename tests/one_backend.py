@@ -115,8 +115,9 @@ def from_scratch(folder):
     import_error(lambda: Tokenizer(f"{folder}/vocab.txt"), "tokenizers", "pip install tokenizers")
 
 
-def whole_road(minilm, torch_bin, reference, folder):
-    """Real weights in two formats, bert4keras' answer, a tokenizer, a step of training, saving."""
+def whole_road(minilm, torch_bin, reference, first_layer, folder):
+    """Real weights in two formats, bert4keras' answer, a tokenizer; then a step of training of the
+    first layer, and saving."""
     import keras
     import numpy as np
 
@@ -139,6 +140,7 @@ def whole_road(minilm, torch_bin, reference, folder):
     pairs = zip(encoder.get_weights(), torch_encoder.get_weights(), strict=True)
     assert all((one == other).all() for one, other in pairs)
 
+    encoder = build_transformer_model(first_layer, hierarchical_position=True)
     model = classifier(encoder, num_classes=2)
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     batches = TextBatches(TEXTS, LABELS, tokenizer=tokenizer, max_length=32, token_budget=64)
@@ -173,7 +175,7 @@ def writing_google_names_needs_tensorflow(folder):
     assert not list(pathlib.Path(folder).iterdir())
 
 
-def one_backend(google_checkpoint, minilm, torch_bin, reference, folder):
+def one_backend(google_checkpoint, minilm, torch_bin, reference, first_layer, folder):
     """What works where nothing but Keras, NumPy and one backend is installed, then tokenizers."""
     import_alone()
     from_scratch(folder)
@@ -181,7 +183,7 @@ def one_backend(google_checkpoint, minilm, torch_bin, reference, folder):
     if "tensorflow" not in sys.modules:
         writing_google_names_needs_tensorflow(f"{folder}/written")
     HIDDEN.discard("tokenizers")
-    whole_road(minilm, torch_bin, reference, folder)
+    whole_road(minilm, torch_bin, reference, first_layer, folder)
 
 
 if __name__ == "__main__":

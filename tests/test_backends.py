@@ -55,10 +55,12 @@ def google_checkpoint(tmp_path_factory):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_one_backend_is_enough(backend, google_checkpoint, minilm, torch_bin, tmp_path):
+def test_one_backend_is_enough(
+    backend, google_checkpoint, minilm, torch_bin, first_layer, tmp_path
+):
     """With Keras and NumPy the import is lean, a new model trains, and checkpoints are read. With
     tokenizers real text is read too; safetensors and torch files need no other package."""
-    paths = google_checkpoint, minilm, torch_bin, REFERENCE, tmp_path
+    paths = google_checkpoint, minilm, torch_bin, REFERENCE, first_layer, tmp_path
     run(backend, "one_backend", *paths, without=EXTRAS)
 
 

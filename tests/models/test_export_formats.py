@@ -123,14 +123,15 @@ def attention(*encodings):
 # Encodings that read tables by the distance, count keys or replace operations in an export.
 EXPORTED = {
     "sums and counts": attention("forget_gate", "log_n", "cope"),
-    "distances": attention("fire", "nezha"),
-    "transformer_xl": attention("transformer_xl"),
+    "distances": attention("fire", "nezha", "transformer_xl"),
     "experts": MixtureOfExperts(6, 4, 2),
     "ends and both sides": attention({"name": "forget_gate", "bidirectional": True}, "deberta"),
     "orders": lambda x: PositionalAttention(2, 4)(x, x, query_order=order(x), key_order=order(x)),
-    "window": attention({"name": "window", "window": 3, "global_tokens": 1}),
-    "sides": attention({"name": "alibi", "direction": "one_sided"}),
-    "part of a head": attention({"name": "rotary", "rotary_dim": 2}),
+    "a window, sides and a part of a head": attention(
+        {"name": "window", "window": 3, "global_tokens": 1},
+        {"name": "alibi", "direction": "one_sided"},
+        {"name": "rotary", "rotary_dim": 2},
+    ),
     "unit": GatedAttentionUnit(8, 4),
     "last": lambda x: MaskedPooling("last")(keras.layers.Masking()(x)),
 }
@@ -290,7 +291,7 @@ if BACKEND == "jax":
         x = keras.Input((None, 8), name="x")
         model = keras.Model(x, attention(*encodings)(x))
         loaded = saved(model, tmp_path)
-        for batch, length in [*SHAPES, (1, 300)]:
+        for batch, length in SHAPES[0], (1, 300):
             texts = np.random.default_rng(length).normal(size=(batch, length, 8)).astype("float32")
             expected = ops.convert_to_numpy(model(texts))
             np.testing.assert_allclose(loaded.serve(texts).numpy(), expected, rtol=0, atol=1e-5)

@@ -133,6 +133,7 @@ def test_a_passage_is_cut_where_its_copy_is(small, corpus):
     assert cut > 0
 
 
+@pytest.mark.once
 def test_the_prompt_of_documents_stands_before_all_that_is_read(small, tmp_path, corpus):
     tokenizer = Prompted(Tokenizer(small), "we met ")
     prefix = [token for part in Tokenizer(small).contents(["we met"]) for token in part]
