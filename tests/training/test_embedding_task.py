@@ -296,6 +296,7 @@ def test_a_teacher_and_a_student_prefer_one_text_where_copies_are_level():
     assert found["accuracy"] == pytest.approx((1 + 0.5 + 0) / 3)
 
 
+@pytest.mark.once
 def test_copies_are_one_text_in_training_and_where_it_is_measured(pretrained, tmp_path):
     """Which the tokenizer makes equal: passages, queries and the texts that are ranked."""
     queries = ["w1 w2", "w3 w4", "w5 w6", "w7 w8"]

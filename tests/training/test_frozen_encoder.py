@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import pytest
 from conftest import TINY_CONFIG
+from selection import on_all
 
 from keras_posenc import build_transformer_model
 from keras_posenc.analysis import write_report
@@ -46,6 +47,7 @@ def vectors_of(finetuned, texts, **changes):
     return TextModel(vectors, finetuned.tokenizer, **options).predict(texts, verbose=0), last
 
 
+@pytest.mark.once
 def test_texts_that_are_cut_are_another_run(pretrained, tmp_path):
     (folder := tmp_path / "bert").mkdir()
     shutil.copy(pretrained / "vocab.txt", folder)
@@ -73,8 +75,12 @@ def test_texts_that_are_cut_are_another_run(pretrained, tmp_path):
     assert again == finetune(*arguments, tmp_path / "whole", **fixed)  # it is the same run
 
 
-@pytest.mark.parametrize("how", [{}, {"max_length": 12}])
-@pytest.mark.parametrize("task", LABELS)
+# The minimum is found in NumPy, so that the backend only reads the texts: whole, and cut.
+HEADS = [(task, how) for task in LABELS for how in ({}, {"max_length": 12})]
+ON_ALL = [("classify", {}), ("multilabel", {"max_length": 12})]
+
+
+@pytest.mark.parametrize(("task", "how"), on_all(ON_ALL, HEADS))
 def test_the_head_is_the_minimum_on_vectors_of_whole_texts(task, how, pretrained, tmp_path):
     documents = (TEXTS, LABELS[task])
     metrics = finetune(
