@@ -32,6 +32,7 @@ def mean_of_span(features, offsets, start, end):
     return mean / np.linalg.norm(mean)
 
 
+@pytest.mark.once
 def test_equal_to_token_features_of_sentence_transformers(minilm, model):
     from sentence_transformers import SentenceTransformer
 
