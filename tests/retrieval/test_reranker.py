@@ -319,6 +319,7 @@ def certain(plain, tmp_path):
     return folder
 
 
+@pytest.mark.once
 def test_equal_scores_of_a_sigmoid_are_ordered_by_their_logits(plain, certain):
     reranker = Reranker(certain)
     found = reranker.rank(QUERY, DOCUMENTS, verbose=0)

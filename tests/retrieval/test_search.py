@@ -38,6 +38,7 @@ def write_documents(path, texts=DOCUMENTS, ids=IDS):
     return path
 
 
+@pytest.mark.once
 def test_chunks_of_a_file_are_found_and_shown(minilm, tmp_path):
     """By one call, without naming the file of the texts again."""
     source = write_documents(tmp_path / "documents.jsonl")
