@@ -322,7 +322,8 @@ def lookup():
 def gates():
     """Which tokens the gates of CoPE count."""
     module, rows = benchmark("encodings.gates"), results("gates")
-    command = f"encodings.gates {seeds_of(rows)}"
+    tasks = " ".join(shlex.quote(task) for task in dict.fromkeys(row["task"] for row in rows))
+    command = f"encodings.gates --tasks {tasks} {seeds_of(rows)}"
     return with_source(module.table(rows), rows, command, "gates", "jax")
 
 
