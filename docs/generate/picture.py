@@ -170,7 +170,8 @@ def natural(figure):
         study.BOTH[study.CONTEXTUAL]: "contextual and windows, summed",
         study.TITLE_CONTEXTUAL: "title and contextual, summed",
     }
-    collections = [name for name in study.COLLECTIONS if name not in study.WITHOUT_TITLES]
+    first = study.natural_texts.COLLECTIONS
+    collections = [name for name in first if name not in study.WITHOUT_TITLES]
     panels = figure.subplots(1, len(collections), sharey=True)
     for axes, collection in zip(panels, collections, strict=True):
         some = [row for row in rows if row["collection"] == collection]
