@@ -28,7 +28,7 @@ WEIGHTS = [round(0.1 * n, 1) for n in range(11)]
 WINDOW = 512
 SCALED = {
     "minmax": "from 0 to 1, over the passages",
-    "theoretical": "from the least that there can be",
+    "theoretical": "from the lowest possible score",
     "deviations": "by their standard deviation",
 }
 

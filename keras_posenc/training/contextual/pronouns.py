@@ -48,8 +48,8 @@ class Language:
         articles: frozenset of words in lower case. No name follows them.
         joining: frozenset of words in lower case that stand inside longer names, such as "of".
         no_names: frozenset of capitalised words that are no names: months, days, peoples.
-        behind_nouns: frozenset of words in lower case. Where another word stands behind a name with
-            an article, as in "the London road", the name describes it and is left out.
+        behind_nouns: frozenset of words in lower case. If another word follows a name with an
+            article, as in "the London road", the name describes it and is left out.
 
     Example:
 
