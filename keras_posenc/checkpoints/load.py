@@ -76,6 +76,13 @@ def variables_of(layers):
 
     Returns:
         dict, `"layer name/rest of the variable's path"` -> Keras variable.
+
+    Example:
+
+    >>> dense = keras.layers.Dense(2, name="my-pooler")
+    >>> dense.build((None, 2))
+    >>> list(variables_of({"Pooler-Dense": dense}))
+    ['Pooler-Dense/kernel', 'Pooler-Dense/bias']
     """
     variables = {}
     for name, layer in layers.items():

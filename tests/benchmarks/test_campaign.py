@@ -120,7 +120,7 @@ def test_runs_of_one_contender_are_side_by_side():
         *[("gau", "none", 0), ("gau", "none", 1), ("gau", "t5", 0), ("gau", "t5", 1)],
         *[("lstm", "none", 0), ("lstm", "none", 1)],
     ]
-    with pytest.raises(ValueError, match="Unknown model 'gru': there are gau, lstm"):
+    with pytest.raises(ValueError, match="Unknown model 'gru': there are cnn, gau, lstm"):
         runs_of(["even_pairs"], ["gru"], [], [], [])
     with pytest.raises(ValueError, match="Unknown task 'sorting': there are "):
         runs_of(["sorting"], ["gau"], [], [], [])
