@@ -4,6 +4,7 @@
 on a code host as well; tests/test_docs.py compares.
 """
 
+import functools
 import json
 import re
 import shlex
@@ -206,15 +207,15 @@ def gpu_models():
     return f"{benchmark('accelerators.gpu').table(found)}\n\n{end}"
 
 
-def distant_context():
-    """Who a distant sentence is about, and passages by title, by each way of reading."""
-    module, rows = benchmark("retrieval.distant_context"), results("distant_context")
-    command = f"retrieval.distant_context {seeds_of(rows)}"
-    return with_source(module.table(rows), rows, command, "distant_context", "torch")
+def of_seeds(path):
+    """The table of a benchmark whose command has its seeds alone."""
+    name = path.rpartition(".")[2]
+    rows = results(name)
+    return with_source(benchmark(path).table(rows), rows, f"{path} {seeds_of(rows)}", name, "torch")
 
 
 def distant_context_mpnet():
-    """The same of a second model, before training."""
+    """Distant context with a second model, before training."""
     module, rows = benchmark("retrieval.distant_context"), results("distant_context_mpnet")
     libraries = " ".join(map(shlex.quote, dict.fromkeys(row["library"] for row in rows)))
     options = f"--model mpnet --libraries {libraries}"
@@ -312,26 +313,12 @@ def rotary_collapse():
     )
 
 
-def lookup():
-    """Symbols that are found, by the size of keys and the kind of scores."""
-    module, rows = benchmark("encodings.lookup"), results("lookup")
-    command = f"encodings.lookup {seeds_of(rows)}"
-    return with_source(module.table(rows), rows, command, "lookup", "torch")
-
-
 def gates():
     """Which tokens the gates of CoPE count."""
     module, rows = benchmark("encodings.gates"), results("gates")
     tasks = " ".join(shlex.quote(task) for task in dict.fromkeys(row["task"] for row in rows))
     command = f"encodings.gates --tasks {tasks} {seeds_of(rows)}"
     return with_source(module.table(rows), rows, command, "gates", "jax")
-
-
-def back_to_level():
-    """Steps and seconds to 95% after stretching, by masked training and by distillation."""
-    module, rows = benchmark("stretching.back_to_level"), results("back_to_level")
-    command = f"stretching.back_to_level {seeds_of(rows)}"
-    return with_source(module.table(rows), rows, command, "back_to_level", "torch")
 
 
 def stretched_mlm():
@@ -510,13 +497,15 @@ _NAMED = (
     families, comparisons, encodings, encoding_figures, verdicts, bench, grid, natural, ranges,
     words_and_vectors, cost, few_texts,
     recovery,
-    stretch, readings, growth, distant_facts, distant_context, distant_context_mpnet,
+    stretch, readings, growth, distant_facts, distant_context_mpnet,
     by_position, mteb, many_texts, retrieval, fine_tuned, context_tools, encodings_2026,
-    summary_2026, text_retrieval, translation, back_to_level, rotary_collapse, stretched_mlm,
+    summary_2026, text_retrieval, translation, rotary_collapse, stretched_mlm,
     stretched_reactions, stretch_base, precision, quantized, loading, newsgroups, gpu_models,
-    gates, lookup,
+    gates,
 )  # fmt: skip
+_OF_SEEDS = "encodings.lookup", "retrieval.distant_context", "stretching.back_to_level"
 BLOCKS = {block.__name__: block for block in _NAMED} | {
+    **{path.rpartition(".")[2]: functools.partial(of_seeds, path) for path in _OF_SEEDS},
     "tpu_batches": chips.batches,
     "tpu_layers": chips.layers,
     "gpu_layers": chips.gpu_layers,
