@@ -52,11 +52,12 @@ class _Parser(argparse.ArgumentParser):
             repeated, "*".
         keywords: dict. Maps the keywords of its function to options, and to words in capitals for
             positional arguments.
+        former: dict. The same of keywords that --help leaves out.
     """
 
     def __init__(self, **options):
         super().__init__(argument_default=argparse.SUPPRESS, allow_abbrev=False, **options)
-        self.left_over, self.keywords = {}, {}
+        self.left_over, self.keywords, self.former = {}, {}, {}
 
     def parse_args(self, args=None, namespace=None):
         """As `ArgumentParser.parse_args`, but an unknown option is an error of its command."""
@@ -78,10 +79,10 @@ class _Parser(argparse.ArgumentParser):
         return found
 
     def flags(self, name):
-        """{keyword: option} of a command, and of what only other commands have."""
+        """{keyword: option} of a command's --help, and of what only other commands have."""
         own, others = self.commands.choices[name].keywords, {}
         for command in self.commands.choices.values():
-            others |= command.keywords
+            others |= command.former | command.keywords
         return own, {keyword: flag for keyword, flag in others.items() if keyword not in own}
 
     @staticmethod
@@ -141,7 +142,9 @@ def _add(commands, table):
             name: name.upper() if name in positional else _flag(name, entry.more.get(name, {}))
             for name in keywords
         }
-        command.keywords = flags
+        for name, flag in flags.items():
+            hidden = entry.more.get(name, {}).get("help") is argparse.SUPPRESS
+            (command.former if hidden else command.keywords)[name] = flag
         groups = _groups(command, [name for name in keywords if name not in positional])
         if len(keywords) >= FEWEST:
             required = [name for name in entry.more if entry.more[name].get("required")]

@@ -1,5 +1,6 @@
 """The commands: the functions whose keywords are their options, and what those do not specify."""
 
+import argparse
 import typing
 
 from keras_posenc.cli.options import (
@@ -53,7 +54,6 @@ SPECIAL = {
     **{name: {"metavar": "TEXT"} for name in ("prompt", "query_prompt", "document_prompt")},
     "ignore": {"metavar": "PATTERN", "nargs": "+"},
     "model": {"metavar": "FAMILY"},
-    "rope_scaling": {"metavar": "TYPE:FACTOR", "help": "Scaling of rotary positions, as yarn:4"},
 }
 TEXTS = "Texts: .txt (one per line), .tsv, .csv, .jsonl, .parquet or .tab"
 DOCUMENTS = (
@@ -70,16 +70,21 @@ ENCODINGS = {
     "help": "Encodings, such as alibi; several together as rotary+log_n; none for no encoding",
 }
 EXTENSION = {"metavar": "NAME:NUMBER", "help": "How to serve more positions, as hierarchical:0.2"}
-# `extension`, and its parts as options of their own.
-PARTS = {
-    "extension": EXTENSION,
-    "stretch": {
-        "choices": ("hierarchical", "tile", "interpolate", "fresh"),
-        "help": "How to serve more positions",
-    },
-    "alpha": {**FLOAT, "help": "For --stretch hierarchical: weight of the block index"},
-    "kept_rows": {**INT, "help": "For --stretch hierarchical, tile: number of reserved first rows"},
+# Options until version 0.4, which --help leaves out: the function takes them, and warns of them.
+HIDDEN = {"help": argparse.SUPPRESS}
+FORMER_EXTENSION = {
+    "stretch": HIDDEN,
+    "alpha": {**FLOAT, **HIDDEN},
+    "kept_rows": {**INT, **HIDDEN},
+    "rope_scaling": HIDDEN,
 }
+FORMER_READING = {
+    "chunks": {**INT, **HIDDEN},
+    "overlap": {**INT, **HIDDEN},
+    **{name: {"action": "store_true", **HIDDEN} for name in ("late", "multi", "sparse")},
+}
+FORMER_LENGTH = {"length": {**INT, **HIDDEN}}
+TABLE = {"extension": EXTENSION, **FORMER_EXTENSION}
 # Values that an option each makes a part of.
 SOURCE, OPTIMIZER = "training.Source", "training.Optimizer"
 TASK_CLASSES = {
@@ -104,19 +109,7 @@ def _optimizer(rate, decay):
     }
 
 
-MAX_LENGTH = {"max_length": {"former": "--length"}}
-# `reading`, and its parts as options of their own.
 READING = {"metavar": "NAME:N", "help": "How to read long texts, as chunks:256 or late:256"}
-CHUNKS = {
-    "reading": READING,
-    "chunks": {**INT, "help": "Read all of a text, in chunks of N tokens, as --reading chunks:N"},
-    "overlap": {**INT, "help": "For --chunks: tokens that neighbouring chunks share"},
-}
-KINDS = {
-    "late": {"action": "store_true", "help": "With --chunks: a vector per chunk, as late:N"},
-    "multi": {"action": "store_true", "help": "Read DIRECTORY as one of late interaction"},
-    "sparse": {"action": "store_true", "help": "Read DIRECTORY as one of SPLADE"},
-}
 SHOWN = {
     "characters": {
         "metavar": "N|all",
@@ -124,9 +117,6 @@ SHOWN = {
         "help": "How much of a text is shown (default: 100)",
     }
 }
-SCALING = {"rope_scaling": {"metavar": "TYPE:FACTOR", "help": "As --extension TYPE:FACTOR"}}
-TABLE = {**PARTS["stretch"], "choices": ("hierarchical", "tile", "interpolate")}
-ENCODER = {"extension": EXTENSION, "stretch": TABLE, "alpha": PARTS["alpha"], **SCALING}
 COMMANDS = (
     Command(
         "finetune",
@@ -184,7 +174,7 @@ COMMANDS = (
             "lengths": {"metavar": "LENGTHxEPOCHS,...", "type": stages},
             "output": {"help": "Directory for the model, metrics.json and report.html"},
             "no_report": REPORT,
-            **PARTS,
+            **TABLE,
         },
         example="finetune path/to/bert train.tsv out --validation 0.1 --max-length 1536",
     ),
@@ -193,7 +183,7 @@ COMMANDS = (
         "checkpoint corpus output",
         ("training.pretrain", SOURCE, OPTIMIZER),
         without=("name",),
-        more={"corpus": {"help": TEXTS}, **MAX_LENGTH, **_optimizer("5e-5", 0.01), **PARTS},
+        more={"corpus": {"help": TEXTS}, **FORMER_LENGTH, **_optimizer("5e-5", 0.01), **TABLE},
         example="pretrain path/to/bert corpus.txt domain --max-length 1024 --epochs 3",
     ),
     Command(
@@ -203,11 +193,10 @@ COMMANDS = (
         without=("name",),
         more={
             "checkpoint": {"help": CHECKPOINT},
-            **MAX_LENGTH,
+            **FORMER_LENGTH,
             **_optimizer("4e-5; with --log-n, 1e-5", 0),
             "texts": {"help": f"Long {TEXTS[0].lower()}{TEXTS[1:]}"},
-            **PARTS,
-            "stretch": {**PARTS["stretch"], "choices": ("hierarchical", "tile", "interpolate")},
+            **TABLE,
             "output": {"help": "Directory for the new checkpoint, metrics.json and report.html"},
             "no_report": REPORT,
         },
@@ -276,7 +265,13 @@ COMMANDS = (
         "embed",
         "directory texts",
         ("retrieval.embed", "retrieval.open_embedder"),
-        more={"texts": {"help": TEXTS}, "output": {"required": True}, **CHUNKS, **KINDS, **ENCODER},
+        more={
+            "texts": {"help": TEXTS},
+            "output": {"required": True},
+            "reading": READING,
+            **FORMER_READING,
+            **TABLE,
+        },
         example="embed path/to/minilm texts.txt --output vectors.npy",
     ),
     Command(
@@ -286,7 +281,7 @@ COMMANDS = (
         without=("reading",),
         more={
             **SHOWN,
-            **ENCODER,
+            **TABLE,
             "scoring": {"metavar": "HOW"},
             "only": {
                 "metavar": "ID|COLUMN=VALUE",
@@ -322,8 +317,9 @@ COMMANDS = (
         ("retrieval.rerank", "retrieval.Reranker"),
         without=("label_names",),
         more={
-            **CHUNKS,
-            **ENCODER,
+            "reading": READING,
+            **FORMER_READING,
+            **TABLE,
             "query": {"help": "What the documents are to match, a text"},
             "label": {"flag": "--label"},  # of an output, no column
             "documents": {"help": f"Documents, or the .jsonl file that search wrote. {TEXTS}"},
@@ -350,7 +346,7 @@ COMMANDS = (
                 "choices": ("huggingface", "google", "keras", "keras_hub"),
                 "help": "Format to write (default: huggingface)",
             },
-            **PARTS,
+            **TABLE,
         },
         summary="Writes a checkpoint in another format, optionally with more positions",
         example="convert path/to/bert longer-bert --positions 2048",

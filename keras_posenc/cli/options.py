@@ -15,9 +15,8 @@ GROUPS = {
         *("document_weight", "sub_batches", "names", "opening", "language"),
     ),
     "length": (
-        *("max_length", "train_length", "lengths", "longer", "chunks", "late", "overlap"),
-        *("extension", "stretch", "alpha", "kept_rows", "stretch_first", "log_n", "local"),
-        "global_every",
+        *("max_length", "train_length", "lengths", "longer", "extension", "stretch_first"),
+        *("log_n", "local", "global_every"),
     ),
     "training": (
         *("epochs", "steps", "token_budget", "pack", "dropout_rate", "attention_dropout_rate"),

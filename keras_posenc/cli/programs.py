@@ -3,7 +3,13 @@
 import pathlib
 import sys
 
-from keras_posenc.cli.commands import OPTIMIZER, SOURCE, TASK_CLASSES
+from keras_posenc.cli.commands import (
+    FORMER_EXTENSION,
+    FORMER_READING,
+    OPTIMIZER,
+    SOURCE,
+    TASK_CLASSES,
+)
 from keras_posenc.cli.signatures import describe
 from keras_posenc.cli.wording import Name, call, indented, literal, program, replace_file
 from keras_posenc.files.writing import is_same
@@ -12,13 +18,13 @@ PREDICTIONS = (".csv", ".tsv", ".jsonl")
 
 
 def _finetune(arguments):
-    arguments = _valued(_extended(arguments, "hierarchical"), tasks=True) | _progress()
+    arguments = _valued(arguments, tasks=True) | _progress()
     return _run("finetune", "train", "summary", "write_report", arguments, "metrics")
 
 
 def _stretch(arguments):
-    arguments = _valued(_extended(arguments, "hierarchical", alpha=0.2, kept_rows=1))
-    return _run("stretch", "texts", "stretch_summary", "write_stretch_report", arguments)
+    summary, report = "stretch_summary", "write_stretch_report"
+    return _run("stretch", "texts", summary, report, _valued(arguments))
 
 
 def _contextualize(arguments):
@@ -27,8 +33,7 @@ def _contextualize(arguments):
 
 
 def _pretrain(arguments):
-    arguments = _valued(_extended(arguments, "hierarchical"))
-    return _run("pretrain", "corpus", "pretrain_summary", None, arguments, "metrics")
+    return _run("pretrain", "corpus", "pretrain_summary", None, _valued(arguments), "metrics")
 
 
 def _run(name, texts, summary, report, arguments, found="model, report"):
@@ -89,20 +94,18 @@ def _predict(arguments):
 
 
 # Arguments of opening a model that the calls below have no place for.
-OPENING = ("reading", "max_length", "prompt", "dimension", "extension", "ignore", "token_budget")
+OPENING = (
+    *("reading", "max_length", "prompt", "dimension", "extension", "ignore", "token_budget"),
+    *FORMER_EXTENSION,
+    *FORMER_READING,
+)
 
 
 def _embed(arguments):
-    arguments = _read(_extended(arguments))
-    directory, texts, output = (arguments.pop(name) for name in ("directory", "texts", "output"))
-    kinds = {"multi": "LateInteraction", "sparse": "SparseEmbedder"}
-    chosen = [kinds[name] for name in kinds if arguments.pop(name, False)]
-    if len(chosen) > 1:
-        raise ValueError("--multi and --sparse are for models of two kinds: give one of them.")
-    model = directory
-    if chosen or {"ignore", "token_budget"} & arguments.keys():
+    model, texts, output = (arguments.pop(name) for name in ("directory", "texts", "output"))
+    if {"ignore", "token_budget"} & arguments.keys():
         opened = {name: arguments.pop(name) for name in OPENING if name in arguments}
-        model = Name(call(chosen[0] if chosen else "open_embedder", directory, **opened))
+        model = Name(call("open_embedder", model, **opened))
     progress = {} if "part_size" in arguments else _progress()
     shown = f"print({literal(output)}, describe_vectors(found))"
     if "part_size" in arguments and str(output).endswith(".jsonl"):
@@ -111,7 +114,6 @@ def _embed(arguments):
 
 
 def _search(arguments):
-    arguments = _extended(arguments)
     shown = _shown(arguments)
     directory, vectors = (arguments.pop(name) for name in ("directory", "vectors"))
     queries, file = arguments.pop("queries", []), arguments.pop("file", None)
@@ -127,7 +129,8 @@ def _search(arguments):
         arguments["only"] = columns or arguments["only"]
     arguments |= _progress()
     lines, model = [], directory
-    if set(OPENING) - {"prompt"} & arguments.keys():
+    # With former options, `search` opens the model with all of them.
+    if set(OPENING) - {"prompt"} & arguments.keys() and not FORMER_EXTENSION.keys() & arguments:
         opened = {name: arguments.pop(name) for name in OPENING if name in arguments}
         lines = [
             f"vectors = Vectors.load({literal(vectors)})",
@@ -151,7 +154,6 @@ def _mine(arguments):
 
 
 def _rerank(arguments):
-    arguments = _read(_extended(arguments))
     shown = _shown(arguments)
     directory, *texts = (arguments.pop(name) for name in ("directory", "query", "documents"))
     model = directory
@@ -182,10 +184,10 @@ def _convert(arguments):
     form = arguments.pop("format", "huggingface")
     if is_same(checkpoint, output):
         raise ValueError(f"OUTPUT is the checkpoint {output}: give another directory to write.")
-    arguments = _extended(arguments)
     saving = {name: arguments.pop(name) for name in ("positions", "dtype") if name in arguments}
     if "positions" in saving:
-        arguments = {"extension": "hierarchical", **arguments}
+        if not FORMER_EXTENSION.keys() & arguments:
+            arguments = {"extension": "hierarchical", **arguments}
         arguments["max_position"] = saving["positions"]
     tokenizer = arguments.pop("tokenizer", None)
     if tokenizer is not None:
@@ -296,30 +298,6 @@ def _gates(arguments):
     ]
 
 
-def _extended(arguments, table=None, **usual):
-    """The arguments with `extension` in its short form, in place of the options for its parts."""
-    parts = {
-        name: arguments[name] for name in ("stretch", "alpha", "kept_rows") if name in arguments
-    }
-    scaling = arguments.get("rope_scaling")
-    if not parts and scaling is None:
-        return arguments
-    former = [*parts, *["rope_scaling"] * (scaling is not None)]
-    arguments = {name: value for name, value in arguments.items() if name not in former}
-    if "extension" in arguments:
-        raise ValueError(f"Give --extension, or --{min(former).replace('_', '-')}; not both.")
-    if scaling is not None:
-        if parts:
-            raise ValueError("Give --rope-scaling, or the options of a table; not both.")
-        return {**arguments, "extension": scaling}
-    table = parts.pop("stretch", table or "hierarchical")
-    belongs = {"hierarchical": ("alpha", "kept_rows"), "tile": ("kept_rows",)}.get(table, ())
-    numbers = {name: value for name, value in usual.items() if name in belongs} | parts
-    texts = [f"{numbers.pop('alpha'):g}"] if "alpha" in numbers else []
-    texts += [f"{name}={value}" for name, value in numbers.items()]
-    return {**arguments, "extension": ":".join([table, ",".join(texts)] if texts else [table])}
-
-
 def _valued(arguments, tasks=False):
     """The arguments with values in place of the options that are parts of them."""
     owners = {"checkpoint": SOURCE, "optimizer": OPTIMIZER}
@@ -337,22 +315,6 @@ def _valued(arguments, tasks=False):
             first = [] if argument == "task" or argument not in arguments else [arguments[argument]]
             arguments[argument] = Name(call(owner.rpartition(".")[2], *first, **parts))
     return arguments
-
-
-def _read(arguments):
-    """The arguments with `reading` in its short form, in place of the options for its parts."""
-    names = ("chunks", "late", "overlap")
-    parts = {name: arguments[name] for name in names if name in arguments}
-    if not parts:
-        return arguments
-    arguments = {name: value for name, value in arguments.items() if name not in parts}
-    if "reading" in arguments:
-        raise ValueError(f"Give --reading, or --{min(parts)}; not both.")
-    if "chunks" not in parts:
-        raise ValueError(f"--{min(parts)} needs --chunks, the number of tokens.")
-    name = "late" if "late" in parts else "chunks"
-    overlap = f",overlap={parts['overlap']}" if "overlap" in parts else ""
-    return {**arguments, "reading": f"{name}:{parts['chunks']}{overlap}"}
 
 
 def _progress():

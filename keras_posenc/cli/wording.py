@@ -52,7 +52,7 @@ def warning_in_options(flags):
     show = warnings.showwarning
 
     def show_warning(message, category, *place):
-        if not issubclass(category, UserWarning):
+        if not issubclass(category, (UserWarning, DeprecationWarning)):
             return show(message, category, *place)
         text = visible_lines(in_options(str(message), flags))
         print(f"keras-posenc: warning: {text}", file=sys.stderr)

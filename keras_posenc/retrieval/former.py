@@ -25,8 +25,8 @@ def former_arguments(function=None, *, opening=(), call=None):
     warning.
 
     Those in `opening` belong to opening a directory: the function gets them as `Unopened` in the
-    place of the directory. `call` is how the warning prints the call that has them; by default
-    open_embedder(...).
+    place of the directory. `call` is the function by which the warning opens the directory with
+    them; by default `open_embedder`.
     """
     if function is None:
         return functools.partial(former_arguments, opening=opening, call=call)
@@ -58,7 +58,7 @@ def former_arguments(function=None, *, opening=(), call=None):
         if opened:
             first, *others = args or (kwargs.pop("directory"),)
             args = (Unopened(first, opened), *others)
-        checks.warn_former(of, f"call {_shown(of, places, new, opened, call)}", former)
+        checks.warn_former(of, _remedy(of, places, new, opened, call), former)
         return function(*args, **kwargs)
 
     return with_former
@@ -94,15 +94,15 @@ def _reading(chunks=None, late=False, overlap=0, spans=None):
     return (LateChunks if late else Chunks)(chunks, overlap)
 
 
-def _shown(of, places, new, opened, call):
-    """The new call, with dots for what stays."""
+def _remedy(of, places, new, opened, call):
+    """What to give, or the new call with dots for what stays."""
     shown = [f"{name}={_text(value)}" for name, value in new.items()]
     if not opened:
-        return f"{of}({places[0]}, ..., {', '.join(shown)})" if shown else f"{of}(...)"
+        return f"give {', '.join(shown) or 'nothing'}"
     function = call or opened.get("kind", "open_embedder")
     inside = [f"{n}={_text(value)}" for n, value in opened.items() if n != "kind"]
     inside = f"{function}({', '.join([places[0], *inside])})"
-    return f"{of}({', '.join([inside, '...', *shown])})"
+    return f"call {of}({', '.join([inside, '...', *shown])})"
 
 
 def _text(value):

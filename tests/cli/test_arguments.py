@@ -15,11 +15,9 @@ from keras_posenc.cli.commands import COMMANDS, PLOTS, TASK_CLASSES
 from keras_posenc.cli.options import GROUPS
 from keras_posenc.cli.programs import PROGRAMS
 from keras_posenc.models import pooling
-from keras_posenc.models.extension import TABLES
 from keras_posenc.training import pretraining, recipe
 from keras_posenc.training.finetuning.tasks import TASKS
 from keras_posenc.training.optimizer_settings import SCHEDULES
-from keras_posenc.training.stretching import stretch_recipe
 
 pytestmark = pytest.mark.once
 # Names that a reader of --help cannot type.
@@ -66,18 +64,16 @@ def test_every_keyword_of_the_function_is_an_option(name):
     without = {"verbose", "callbacks"}
     keywords = set(inspect.signature(FUNCTIONS[name]).parameters) - without
     only_here = {name: {"no_report"} for name in ("finetune", "stretch")}
-    parts = {"stretch", "alpha", "kept_rows"}  # of `extension`
-    only_here = {
-        each: only_here.get(each, set()) | parts for each in ("finetune", "pretrain", "stretch")
-    }
+    former = {"stretch", "alpha", "kept_rows", "rope_scaling"}
+    only_here |= {"pretrain": {"length"}, "stretch": {"no_report", "length"}}
     for each in ("finetune", "pretrain", "stretch"):
+        only_here[each] |= former
         values = [training.Source, training.Optimizer]
         values += TASKS.values() if each == "finetune" else ()
         fields = {field.name for value in values for field in dataclasses.fields(value)}
         only_here[each] |= fields - {"name"}
     only_here["evaluate"] = {"output"}
-    # Of opening the model, and parts of `extension` and of `reading`.
-    opening = {"ignore", "token_budget", "stretch", "alpha", "rope_scaling"}
+    opening = {"ignore", "token_budget"} | former
     only_here["embed"] = opening | {"chunks", "overlap", "late", "multi", "sparse"}
     only_here["search"] = opening | {"file", "max_length", "dimension", "extension", "characters"}
     only_here["predict"] = {"format", "file", "question", "output"}
@@ -112,24 +108,19 @@ def test_types_choices_and_defaults_are_read_from_the_source():
 def test_the_choices_are_those_of_the_functions():
     for command, name, values in (
         ("finetune", "task", TASKS),
-        ("finetune", "stretch", TABLES),
         ("finetune", "longer", recipe.LONGER),
         ("finetune", "schedule", SCHEDULES),
         ("finetune", "pooling", (*pooling.POOLINGS, "head")),
         ("pretrain", "objective", pretraining.OBJECTIVES),
-        ("pretrain", "stretch", TABLES),
-        ("stretch", "stretch", stretch_recipe.StretchRecipe.tables),
-        ("embed", "stretch", stretch_recipe.StretchRecipe.tables),
-        ("convert", "stretch", TABLES),
     ):
         assert tuple(actions(command)[name].choices) == tuple(values), (command, name)
 
 
-def test_an_option_is_taken_by_its_former_name():
-    for flag in ("--max-length", "--length"):
-        for command in ("stretch", "pretrain"):
-            arguments = parser().parse_args([command, "bert", "texts.txt", "out", flag, "64"])
-            assert arguments.max_length == 64
+def test_help_leaves_former_options_out():
+    former = r"--(stretch|alpha|kept-rows|rope-scaling|overlap|late|multi|sparse|length)\b(?!-)"
+    for command in COMMANDS:
+        text = commands()[command.name].format_help()
+        assert not re.search(former, text), command.name
 
 
 @pytest.mark.parametrize("command", [each for each in COMMANDS if each.name != "list"])

@@ -65,7 +65,16 @@ def test_pretrain(capsys, tmp_path, pretrained, corpus):
     program, output = run(
         capsys,
         *("pretrain", pretrained, corpus / "train.tsv", tmp_path / "one"),
-        *("--length", "24", "--steps", "2", "--validation", "0.2", "--no-whole-words", "--pack"),
+        *(
+            "--max-length",
+            "24",
+            "--steps",
+            "2",
+            "--validation",
+            "0.2",
+            "--no-whole-words",
+            "--pack",
+        ),
     )
     assert "length=24" in program and "whole_words=False" in program and "pack=True" in program
     assert "step 1 of 2, loss " in output and "2 steps in" in output
@@ -83,7 +92,7 @@ def test_stretch(capsys, tmp_path, pretrained):
     program, output = run(
         capsys,
         *("stretch", pretrained, tmp_path / "corpus.txt", tmp_path / "one"),
-        *("--length", "40", "--steps", "2", "--local", "4", "--global-every", "1"),
+        *("--max-length", "40", "--steps", "2", "--local", "4", "--global-every", "1"),
     )
     assert "length=40" in program and "global_every=1" in program
     assert "step 1 of 2, loss " in output and output.endswith("report.html\n")
@@ -103,8 +112,8 @@ IGNORED = ("cls.graft.*", "cls.chain.*")
     "arguments",
     [
         ("finetune", "MODEL", "TSV", "OUT", "--max-length=8", "--epochs=1", "--no-report"),
-        ("pretrain", "MODEL", "TSV", "OUT", "--length=8", "--steps=1", "--validation=.1"),
-        ("stretch", "MODEL", "TXT", "OUT", "--length=18", "--steps=0", "--no-report"),
+        ("pretrain", "MODEL", "TSV", "OUT", "--max-length=8", "--steps=1", "--validation=.1"),
+        ("stretch", "MODEL", "TXT", "OUT", "--max-length=18", "--steps=0", "--no-report"),
         ("embed", "MODEL", "TXT", "--output=OUT.npy"),
     ],
     ids=lambda arguments: arguments[0],
@@ -242,14 +251,14 @@ def test_embed(capsys, caplog, pretrained, tmp_path):
 def test_embed_late(capsys, pretrained, tmp_path):
     (tmp_path / "texts.txt").write_text("w1 w2. w3 w4.\nw5 w6.\n")
     target = tmp_path / "chunks.npz"
-    command = ("embed", pretrained, tmp_path / "texts.txt", "--output", target, "--late")
-    assert main([*map(str, command), "--chunks", "4", "--overlap", "1"]) == 0
+    command = ("embed", pretrained, tmp_path / "texts.txt", "--output", target)
+    assert main([*map(str, command), "--reading", "late:4,overlap=1"]) == 0
     written = np.load(target)
     assert written["vectors"].shape[0] == len(written["texts"]) > 2
     assert f"{target} {len(written['texts'])} vectors of" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("late", [(), ("--late", "--chunks", 4)])
+@pytest.mark.parametrize("late", [(), ("--reading", "late:4")])
 def test_embed_in_parts(capsys, pretrained, tmp_path, late):
     """Of a .jsonl file that is written part by part, `embed` returns the number of texts."""
     (tmp_path / "texts.txt").write_text("w1 w2. w3 w4.\nw5 w6.\nw7\n")
@@ -266,7 +275,7 @@ def test_search(capsys, pretrained, tmp_path):
     (tmp_path / "queries.txt").write_text("w3\nw7 w1\n")
     target = tmp_path / "chunks.npz"
     command = ("embed", pretrained, tmp_path / "texts.txt", "--output", target)
-    run(capsys, *command, "--late", "--chunks", 4)
+    run(capsys, *command, "--reading", "late:4")
     command = ("search", pretrained, target, "--top-k", 2, "w5 w6.", "w1")
     program, output = run(capsys, *command, "--file", tmp_path / "queries.txt")
     head, *lines = output.splitlines()
@@ -314,8 +323,8 @@ def test_convert(capsys, tmp_path, pretrained, form):
 
 
 def test_convert_writes_stretched_positions_as_plain_rows(capsys, tmp_path, pretrained):
-    arguments = ("convert", pretrained, tmp_path, "--positions", 40, "--alpha", 0.3)
-    program, _ = run(capsys, *arguments)
+    arguments = ("convert", pretrained, tmp_path, "--positions", 40, "--extension")
+    program, _ = run(capsys, *arguments, "hierarchical:0.3")
     assert 'extension="hierarchical:0.3"' in program
     names = [name for name in open_checkpoint(tmp_path) if "position_embeddings" in name]
     rows = open_checkpoint(tmp_path)[names[0]]

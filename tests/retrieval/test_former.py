@@ -22,28 +22,28 @@ def vectors(found):
 
 
 @pytest.mark.parametrize(
-    ("former", "call", "new"),
+    ("former", "remedy", "new"),
     [
-        ({"chunks": 4}, "embed(directory, ..., reading='chunks:4')", {"reading": "chunks:4"}),
+        ({"chunks": 4}, "reading='chunks:4'", {"reading": "chunks:4"}),
         (
             {"chunks": 4, "late": True, "overlap": 1, "max_length": 9},
-            "embed(directory, ..., reading='late:4,overlap=1')",
+            "reading='late:4,overlap=1'",
             {"reading": "late:4,overlap=1", "max_length": 9},
         ),
         (
             {"alpha": 0.2, "max_length": 30},
-            "embed(directory, ..., extension='hierarchical:0.2')",
+            "extension='hierarchical:0.2'",
             {"extension": "hierarchical:0.2", "max_length": 30},
         ),
-        ({"late": False, "chunks": None, "multi": False}, "embed(...)", {}),
+        ({"late": False, "chunks": None, "multi": False}, "nothing", {}),
     ],
 )
-def test_embed(pretrained, former, call, new):
+def test_embed(pretrained, former, remedy, new):
     with pytest.warns(DeprecationWarning) as warned:
         found = embed(pretrained, TEXTS, **former, verbose=0)
     # Keras' variables warn, too.
     (message,) = (str(w.message) for w in warned if "works until version 0.7" in str(w.message))
-    assert f"call {call} in place of" in message
+    assert f"embed: give {remedy} in place of" in message
     expected = embed(pretrained, TEXTS, **new, verbose=0)
     np.testing.assert_array_equal(vectors(found), vectors(expected))
 
@@ -67,7 +67,7 @@ def test_what_belongs_to_opening(pretrained, splade, tmp_path):
 
 
 def test_spans(pretrained):
-    with pytest.warns(DeprecationWarning, match=r"embed\(directory, ..., reading=LateSpans\(spans"):
+    with pytest.warns(DeprecationWarning, match=r"embed: give reading=LateSpans\(spans"):
         found = embed(pretrained, TEXTS, spans=SPANS, verbose=0)
     expected = embed_spans(open_embedder(pretrained), TEXTS, SPANS, verbose=0)
     np.testing.assert_array_equal(found.vectors, expected.vectors)
@@ -83,7 +83,7 @@ def test_rerank(pretrained):
 
 
 def test_the_length_of_late_interaction(colberts):
-    with pytest.warns(DeprecationWarning, match="call LateInteraction.directory, ..., max_length"):
+    with pytest.warns(DeprecationWarning, match="LateInteraction: give max_length=9 in place of"):
         assert LateInteraction(colberts / "pylate", document_length=9).document.length == 9
 
 

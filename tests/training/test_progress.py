@@ -176,7 +176,7 @@ def slow(monkeypatch, clock):
         ("predict", "TUNED", "--file", "TSV"),
         ("predict", "TUNED", "--file", "TSV", "--part-size=20", "--output=OUT.jsonl"),
         ("embed", "BERT", "TSV", "--output=OUT.npy"),
-        ("embed", "BERT", "TSV", "--output=OUT.npz", "--late", "--chunks=4"),
+        ("embed", "BERT", "TSV", "--output=OUT.npz", "--reading=late:4"),
         ("embed", "BERT", "TSV", "--output=OUT.npy", "--part-size=20"),
         ("rerank", "CROSS", "w1 w2", "TSV"),
         ("mine", "BERT", "PAIRS", "OUT.jsonl", "--num-negatives=1"),
