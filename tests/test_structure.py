@@ -22,6 +22,7 @@ SOURCES = {
     for path in sorted(PACKAGE.rglob("*.py"))
 }
 
+parsed = functools.cache(ast.parse)  # several checks read each tree
 # Low to high. A room imports itself and lower rooms; two rooms on one floor do not see each other.
 FLOORS = [
     ("backend", "arguments", "files"),
@@ -108,7 +109,7 @@ def names_on_request():
     return {
         f"{module_name(where)}.{alias.name}": f"{node.module}.{alias.name}"
         for where, source in SOURCES.items()
-        for block in filter(for_type_checkers, ast.parse(source).body)
+        for block in filter(for_type_checkers, parsed(source).body)
         for node in block.body
         for alias in node.names
     }
@@ -126,7 +127,7 @@ def imports(source, where):
             if not for_type_checkers(child):
                 yield from visit(child, at_import and not inside)
 
-    yield from visit(ast.parse(source), True)
+    yield from visit(parsed(source), True)
 
 
 def room_of(where):
@@ -168,7 +169,7 @@ def misplaced_questions(source, where):
         return []
     return [
         f"line {node.lineno}"
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(parsed(source))
         if (isinstance(node, ast.Attribute) and ast.unparse(node).endswith("backend.backend"))
         or (isinstance(node, ast.ImportFrom) and node.module in ("keras.backend", "keras.config"))
         and any(alias.name == "backend" for alias in node.names)
@@ -177,7 +178,7 @@ def misplaced_questions(source, where):
 
 def private_names(source):
     """Yields (private name, whether the source defines it), also of what `getattr` reads."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         name = defined = None
         if isinstance(node, ast.Attribute):
             own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
@@ -438,7 +439,7 @@ def test_each_backend_has_the_same_functions():
     """By their sources, since a process has one backend."""
 
     def functions(name):
-        body = ast.parse(SOURCES[f"backend/{name}.py"]).body
+        body = parsed(SOURCES[f"backend/{name}.py"]).body
         classes = {n.name: "" for n in body if isinstance(n, ast.ClassDef)}
         defined = [n for n in body if isinstance(n, ast.FunctionDef)]
         return classes | {n.name: ast.unparse(n.args) for n in defined}

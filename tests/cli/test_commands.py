@@ -65,16 +65,8 @@ def test_pretrain(capsys, tmp_path, pretrained, corpus):
     program, output = run(
         capsys,
         *("pretrain", pretrained, corpus / "train.tsv", tmp_path / "one"),
-        *(
-            "--max-length",
-            "24",
-            "--steps",
-            "2",
-            "--validation",
-            "0.2",
-            "--no-whole-words",
-            "--pack",
-        ),
+        *("--max-length", "24", "--steps", "2", "--validation", "0.2"),
+        *("--no-whole-words", "--pack"),
     )
     assert "length=24" in program and "whole_words=False" in program and "pack=True" in program
     assert "step 1 of 2, loss " in output and "2 steps in" in output
