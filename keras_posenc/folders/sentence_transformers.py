@@ -43,7 +43,10 @@ ACTIVATIONS = {
     "torch.nn.modules.activation.Sigmoid": "sigmoid",
 }
 OLD_NAMES = {"MLMTransformer": "Transformer"}
+WITHOUT_FILES = ("Normalize", "Dropout", "FlexibleQuantizer")
 PACKAGES = ("sentence_transformers", "pylate")
+# What pplx-embed has in its directory: a module, and the class of a model of passages.
+QUANTIZER, CONTEXTUAL = "st_quantize.FlexibleQuantizer", "PPLXQwen3ContextualModel"
 # The names of the prompt of each side, of which the first in a directory counts.
 PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
@@ -94,7 +97,7 @@ EMBEDDER = Layout(
     "an embedder",
     "open_embedder",
     ("Transformer", "Pooling"),
-    ("Dense", "LayerNorm", "Normalize", "Dropout"),
+    ("Dense", "LayerNorm", "Normalize", "Dropout", "FlexibleQuantizer"),
     ("feature-extraction", None),
     ("sentence_embedding",),
 )
@@ -172,6 +175,7 @@ def read_modules(folder, layout=EMBEDDER):
         return [transformer._replace(folder=folder), *others]
     if not listed:
         first, *rest = layout.first
+        rest += ["FlexibleQuantizer"] * (layout is EMBEDDER and is_contextual(folder.config))
         return [
             Module(first, folder, _config(folder, TRANSFORMER_CONFIGS)),
             *(Module(kind, folder, {}) for kind in rest),
@@ -191,6 +195,11 @@ def read_modules(folder, layout=EMBEDDER):
     return [
         _module(folder, kind, row["path"], layout) for kind, row in zip(kinds, rows, strict=True)
     ]
+
+
+def is_contextual(config):
+    """Whether a model reads passages joined by the separator token, by the keys of its config."""
+    return CONTEXTUAL in str([config.get(key) for key in ("auto_map", "architectures")])
 
 
 def layout_of(folder):
@@ -331,9 +340,10 @@ def _kind(folder, name, layout):
     package, _, kind = name.rpartition(".")
     kind = OLD_NAMES.get(kind, kind)
     kinds = (*layout.first, *layout.others)
-    if package.partition(".")[0] not in PACKAGES or kind not in kinds:
+    known = name == QUANTIZER or package.partition(".")[0] in PACKAGES
+    if not known or kind not in kinds:
         other = next((each for each in LAYOUTS.values() if kind in each.first[1:]), None)
-        if other and package.partition(".")[0] in PACKAGES:
+        if other and known:
             raise _other(folder, other, layout)
         raise ValueError(
             f"{folder.path / MODULES} names a module {quote(name)}, which is not read; those of "
@@ -347,7 +357,7 @@ def _module(folder, kind, path, layout):
     if path and not is_plain(path):
         raise ValueError(f"{index} is refused: it names {quote(path)} as a folder beside it.")
     # Without a setting a module has no file, and so no folder in some copies.
-    if path and not folder.has_directory(path) and kind not in ("Normalize", "Dropout"):
+    if path and not folder.has_directory(path) and kind not in WITHOUT_FILES:
         raise FileNotFoundError(f"{index} names a folder that is not beside it: {path}.")
     place = folder.sub(path)
     names = TRANSFORMER_CONFIGS if kind == "Transformer" else ("config.json",)

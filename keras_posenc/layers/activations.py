@@ -40,6 +40,13 @@ def leaky_relu(x):
     return keras.ops.leaky_relu(x, negative_slope=0.01)
 
 
+@keras.saving.register_keras_serializable(package="keras_posenc")
+def rounded_tanh(x):
+    """round(127 tanh(x)), the int8 of pplx-embed, with the gradient of 127 tanh(x)."""
+    constant, exact = keras.ops.stop_gradient, 127 * keras.ops.tanh(x)
+    return constant(keras.ops.round(exact)) + (exact - constant(exact))
+
+
 # "gelu" is the exact one (erf), as in Hugging Face.
 NAMES = {
     "gelu": gelu,

@@ -7,6 +7,7 @@ from keras_posenc.checkpoints.reader import open_checkpoint
 from keras_posenc.files.untrusted import shorten
 from keras_posenc.folders.folder import Folder
 from keras_posenc.folders.sentence_transformers import Module, check_activation, read_pooling
+from keras_posenc.layers.activations import rounded_tanh
 from keras_posenc.layers.dropout import Dropout
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads import features_of
@@ -149,7 +150,17 @@ def _dropout(x, module, name, weights):
     return Dropout(module.config.get("dropout", 0.2), dtype="float32", name=name)(x)
 
 
-_MAKE = {"Dense": _dense, "LayerNorm": _layer_norm, "Normalize": _normalized, "Dropout": _dropout}
+def _quantized(x, module, name, weights):
+    return keras.layers.Activation(rounded_tanh, dtype="float32", name=name)(x)
+
+
+_MAKE = {
+    "Dense": _dense,
+    "LayerNorm": _layer_norm,
+    "Normalize": _normalized,
+    "Dropout": _dropout,
+    "FlexibleQuantizer": _quantized,
+}
 
 
 def _arrays(module, names):

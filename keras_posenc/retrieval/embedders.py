@@ -22,7 +22,7 @@ from keras_posenc.retrieval.former import Unopened, former_arguments
 from keras_posenc.retrieval.late_interaction.embedder import LateInteraction
 from keras_posenc.retrieval.late_interaction.files import is_stanford
 from keras_posenc.retrieval.late_interaction.vectors import MultiVectors
-from keras_posenc.retrieval.readings import LateSpans, is_late, reading_of
+from keras_posenc.retrieval.readings import PER_CHUNK, LateSpans, reading_of
 from keras_posenc.retrieval.sparse.embedder import SparseEmbedder
 from keras_posenc.retrieval.sparse.vectors import SparseVectors
 
@@ -93,16 +93,8 @@ def open_embedder(
     >>> texts.model.get_layer("Embedding-Position").max_position >= 2048
     True
     """
-    arguments = {
-        "reading": reading,
-        "max_length": max_length,
-        "prompt": prompt,
-        "dimension": dimension,
-        "extension": extension,
-        "ignore": ignore,
-        "token_budget": token_budget,
-    }
-    return Opening.of(directory, arguments).open()
+    arguments = locals()
+    return Opening.of(arguments.pop("directory"), arguments).open()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,7 +153,7 @@ class Opening:
 
     def one_vector(self, queries=False):
         """Whether each text has one dense vector. Queries are read late in given spans only."""
-        late = isinstance(self.reading, LateSpans) if queries else is_late(self.reading)
+        late = isinstance(self.reading, LateSpans if queries else PER_CHUNK)
         return self.kind is DenseEmbedder and not late
 
     @property

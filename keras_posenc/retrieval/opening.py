@@ -48,7 +48,7 @@ def read_encoder(transformer, *, max_length, extension, pair=False):
             )
         else:
             max_length = positions
-    tokenizer.pad_id = padding_id(tokenizer, config.pad_token_id)
+    tokenizer.pad_id = padding_id(tokenizer, config)
     arguments = {"extension": extension, "pad_token_id": tokenizer.pad_id}
     if extended:
         arguments["max_position"] = max_length

@@ -30,8 +30,33 @@ class PassageTexts:
         return [id_text(each) for each in self._stored.ids]
 
     def allowed(self, only):
-        """As `allowed_by`."""
-        return allowed_by(only, self.keys, *self._arguments)
+        """Which of the vectors a search is among, as a bool array (N,).
+
+        `only` is a list of ids, or a dict of columns of the texts, each with a value or a list of
+        values.
+        """
+        if not isinstance(only, (dict, list, tuple, set, range)):
+            raise TypeError(
+                "`only` must be a list of ids, or a dict of columns and their values. Received: "
+                f"{type(only).__name__}"
+            )
+        if isinstance(only, dict):
+            wanted = _with_values(only, *self._arguments)
+        else:
+            known = self._texts is not None
+            chosen = {each: set() if known else {each} for each in map(id_text, only)}
+            for key, each, *_ in rows_of(*self._arguments) if known else ():
+                chosen.get(id_text(each), set()).add(key)
+            keys, wanted = set(self.keys), set().union(*chosen.values())
+            if missing := [each for each, of_id in chosen.items() if keys.isdisjoint(of_id)]:
+                raise ValueError(
+                    f"`only` must have ids of the {len(keys)} texts whose vectors are searched: "
+                    f"leave out those of no text. Received: {quote(missing[0])}"
+                )
+        allowed = np.array([key in wanted for key in self.keys])
+        if not allowed.any():
+            raise ValueError(f"`only` must leave a text to search. Received: {shorten(only)}")
+        return allowed
 
     def place(self, number):
         """The id of a passage, and for chunks its place."""
@@ -120,7 +145,7 @@ def found_texts(texts, column, by_row, wanted):
     found = {}
     if not wanted:
         return found
-    for key, *row in _rows(texts, column, by_row):
+    for key, *row in rows_of(texts, column, by_row):
         if key in wanted:
             found[key] = row
             if len(found) == len(wanted):
@@ -133,56 +158,27 @@ def found_texts(texts, column, by_row, wanted):
     )
 
 
-def allowed_by(only, keys, texts, column, by_row):
-    """Which of the vectors, whose ids are `keys`, a search is among, as a bool array (N,).
-
-    `only` is a list of ids, or a dict of columns of `texts`, each with a value or a list of values.
-    """
-    if not isinstance(only, (dict, list, tuple, set, range)):
-        raise TypeError(
-            "`only` must be a list of ids, or a dict of columns and their values. Received: "
-            f"{type(only).__name__}"
-        )
+def _with_values(only, texts, column, by_row):
+    """The keys of the texts that have given values, a value or a list of them, in columns."""
     if texts is None:
-        if isinstance(only, dict):
+        raise ValueError(
+            "`only` of columns needs the texts: give their file as texts= (--texts). "
+            f"Received: {shorten(only)}"
+        )
+    lists = {name: v if isinstance(v, (list, tuple, set)) else [v] for name, v in only.items()}
+    values, keys = {name: set(map(str, many)) for name, many in lists.items()}, set()
+    for key, _, _, row in rows_of(texts, column, by_row):
+        if missing := [name for name in values if name not in row]:
             raise ValueError(
-                "`only` of columns needs the texts: give their file as texts= (--texts). "
-                f"Received: {shorten(only)}"
+                f"`only` must name columns of the texts, which are {shorten(list(row))}. "
+                f"Received: {quote(missing[0])}"
             )
-        chosen = {each: {each} for each in map(id_text, only)}
-    else:
-        chosen = {} if isinstance(only, dict) else {id_text(each): set() for each in only}
-        values = {}
-        if isinstance(only, dict):
-            for name, given in only.items():
-                many = isinstance(given, (list, tuple, set))
-                values[name] = {str(each) for each in (given if many else [given])}
-        for key, each, _, row in _rows(texts, column, by_row):
-            if not isinstance(only, dict):
-                chosen.get(id_text(each), set()).add(key)
-                continue
-            if missing := [name for name in values if name not in row]:
-                raise ValueError(
-                    f"`only` must name columns of the texts, which are {shorten(list(row))}. "
-                    f"Received: {quote(missing[0])}"
-                )
-            if all(str(row[name]) in wanted for name, wanted in values.items()):
-                chosen[key] = {key}
-    known = set(keys)
-    for each, of_id in chosen.items():
-        if not isinstance(only, dict) and known.isdisjoint(of_id):
-            raise ValueError(
-                f"`only` must have ids of the {len(known)} texts whose vectors are searched: leave "
-                f"out those of no text. Received: {quote(each)}"
-            )
-    wanted = set().union(*chosen.values())
-    allowed = np.array([key in wanted for key in keys])
-    if not allowed.any():
-        raise ValueError(f"`only` must leave a text to search. Received: {shorten(only)}")
-    return allowed
+        if all(str(row[name]) in wanted for name, wanted in values.items()):
+            keys.add(key)
+    return keys
 
 
-def _rows(texts, column, by_row):
+def rows_of(texts, column, by_row):
     """Yields (key, id, text, columns) of each text."""
     if not _is_path(texts):
         check_list(texts)

@@ -148,7 +148,7 @@ class LateSpans:
         return f"spans:{_digest(places)}"
 
 
-LATE = (Passages, LateSpans)
+PER_CHUNK = (Passages, LateSpans)  # with a vector per chunk
 ENDS = "ends"
 WAYS = {"whole": None, ENDS: None, "chunks": Chunks, "late": LateChunks, "passages": Passages}
 
@@ -157,7 +157,7 @@ def reading_of(given):
     """Returns the reading that a value describes, such as "chunks:256" or
     "late:256,overlap=64,windows=512". Up to a maximum length, texts are read whole; of longer ones
     the beginning is read, for None, or half of it and of the end, for "ends"."""
-    if given is None or given == ENDS or isinstance(given, (Chunks, *LATE)):
+    if given is None or given == ENDS or isinstance(given, (Chunks, *PER_CHUNK)):
         return given
     if not isinstance(given, str):
         raise TypeError(
@@ -187,11 +187,6 @@ def reading_of(given):
     except ValueError:
         raise ValueError(wrong) from None
     return kind(size, **options)
-
-
-def is_late(reading):
-    """Whether a reading gives a vector per chunk."""
-    return isinstance(reading, LATE)
 
 
 def _digest(lists):

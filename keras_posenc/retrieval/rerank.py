@@ -6,10 +6,8 @@ from keras_posenc.arguments import checks
 from keras_posenc.files.untrusted import quote
 from keras_posenc.retrieval.embedders import Opening
 from keras_posenc.retrieval.former import former_arguments
-from keras_posenc.text import read_texts
+from keras_posenc.retrieval.passages import rows_of
 from keras_posenc.text.documents import check_list
-from keras_posenc.text.files import ids_in
-from keras_posenc.text.ids import parts_of_file
 from keras_posenc.text.json_lines import check_jsonl, write_jsonl
 
 HIT = {"query", "rank", "score", "id", "text"}  # the keys of what `search` found
@@ -85,26 +83,20 @@ def rerank(
 
 def _documents(documents, column, query):
     """A dict per document: its id, its place if it is a chunk, its index, and its text."""
-    if isinstance(documents, (str, os.PathLike)):
-        rows, count = [], 0
-        for part in parts_of_file(documents):
-            texts = read_texts(part, text=column, label=False).texts
-            name, ids = ids_in(part.columns, [row for _, row in part.rows])
-            ids = range(count + 1, count + len(texts) + 1) if name == "row" else ids
-            count += len(texts)
-            for (_, row), each, text in zip(part.rows, ids, texts, strict=True):
-                rows.append({**(row if HIT <= row.keys() else {}), "id": each, "text": text})
-    else:
+    if not (path := isinstance(documents, (str, os.PathLike))):
         check_list(documents, "documents")
-        if not all(isinstance(each, dict) for each in documents):
-            rows = [{"id": number, "text": text} for number, text in enumerate(documents, 1)]
-        else:
-            rows = documents
-            if missing := [sorted(HIT - row.keys()) for row in rows if not HIT <= row.keys()]:
-                raise ValueError(
-                    "`documents` must be texts, or what `search` found, with its texts: give it "
-                    f"texts= (--texts). Received: a dict without {', '.join(missing[0])}"
-                )
+    if path or not all(isinstance(each, dict) for each in documents):
+        rows = [
+            {**(row if HIT <= row.keys() else {}), "id": each, "text": text}
+            for _, each, text, row in rows_of(documents, column, by_row=True)
+        ]
+    else:
+        rows = documents
+        if missing := [sorted(HIT - row.keys()) for row in rows if not HIT <= row.keys()]:
+            raise ValueError(
+                "`documents` must be texts, or what `search` found, with its texts: give it "
+                f"texts= (--texts). Received: a dict without {', '.join(missing[0])}"
+            )
     found = [
         {**{key: row[key] for key in KEPT if key in row}, "corpus_id": number, "text": row["text"]}
         for number, row in enumerate(rows)

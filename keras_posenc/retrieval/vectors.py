@@ -166,9 +166,7 @@ class Vectors:
         >>> Vectors.load("v.jsonl").values.shape
         (2, 2)
         """
-        found = self.values
-        if self.exact is not None:
-            found = self.exact
+        found = self.values if self.exact is None else self.exact
         if self.places is not None:
             order = {each: number for number, each in enumerate(dict.fromkeys(list(self.ids)))}
             texts = np.array([order[each] for each in self.ids])

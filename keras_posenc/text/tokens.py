@@ -237,7 +237,7 @@ class Tokens:
     def _named(self):
         """Dict role -> token, of what the files named, and of what pads."""
         names = {role: t for role, t in self._names.items() if t in self.vocabulary}
-        return names | {"pad": self._rust.id_to_token(self.pad_id)}
+        return names | {"pad": self._rust.id_to_token(self.pad_id) or names.get("pad")}
 
     def _checked(self, ids):
         ids = [int(i) for i in ids]

@@ -6,6 +6,7 @@ import os
 
 from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.folders.folder import Folder
+from keras_posenc.folders.sentence_transformers import is_contextual
 from keras_posenc.models.config_file import read_config
 from keras_posenc.models.inputs import id_inputs
 from keras_posenc.text import Tokenizer
@@ -116,13 +117,26 @@ def check_max_length(model, name, length):
         )
 
 
-def padding_id(tokenizer, of_config):
+def separator_id(tokenizer, config):
+    """The token between the passages of a document, of a model that reads them so; else None."""
+    if not is_contextual(config.source or {}):
+        return None
+    if tokenizer.sep_id is None:
+        raise ValueError(
+            "The model reads passages joined by its tokenizer's separator, which no file names: "
+            'give `sep_token` in tokenizer_config.json, "<|endoftext|>" for pplx-embed-context.'
+        )
+    return tokenizer.sep_id
+
+
+def padding_id(tokenizer, config):
     """The id to pad with, which no text has: models mask it in every place.
 
     That of the model's config, unless the tokenizer adds it to every text, as those of Qwen3's
-    embedders do; then that of another special token, if there is one.
+    embedders do, or to passages; then that of another special token, or of no token.
     """
-    added = set(tokenizer.encode("a")[0])
-    candidates = [of_config, tokenizer.pad_id, *tokenizer.reserved_ids]
+    added = {*tokenizer.encode("a")[0], separator_id(tokenizer, config)}
+    candidates = [config.pad_token_id, tokenizer.pad_id, *tokenizer.reserved_ids]
+    candidates += range(tokenizer.vocab_size, config.vocab_size)[:1]
     unused = (token for token in candidates if token is not None and token not in added)
     return next(unused, tokenizer.pad_id)

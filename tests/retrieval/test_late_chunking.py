@@ -98,7 +98,7 @@ def test_what_is_done_per_text_is_linear_in_it(unit, overlap):
         text = unit * count
         spans = chunk_spans(text, tokenizer, 8, overlap)
         tokenizer.windows(text, 32, overlap)
-        return lambda: late_chunking._windows(Model, 0, text, spans, 0)
+        return lambda: late_chunking._windows(Model, text, spans, 0, None)
 
     few, many = (calls_and_bytes(lambda n=n: work(n)()) for n in (400, 3200))
     # Of 8 times the text; a square would be 64. Python keeps small numbers without memory.

@@ -17,10 +17,9 @@ from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.retrieval.embedder import Embedder, ranked, remembered
 from keras_posenc.retrieval.former import former_arguments
 from keras_posenc.retrieval.opening import choose_prompt, open_finetuned, read_encoder, save_as_read
-from keras_posenc.retrieval.readings import ENDS, is_late, reading_of
-from keras_posenc.text import TextBatches
+from keras_posenc.retrieval.readings import ENDS, PER_CHUNK, reading_of
 from keras_posenc.text.documents import check_list, kind_of_all
-from keras_posenc.text.shapes import longest_length, shape_options
+from keras_posenc.text.shapes import longest_length
 from keras_posenc.training.finetuning.task import check_encoded
 from keras_posenc.training.text_model import TextModel, check_chunks
 
@@ -101,7 +100,7 @@ class Reranker(Embedder):
         token_budget=8192,
     ):
         reading = reading_of(reading)
-        if is_late(reading):
+        if isinstance(reading, PER_CHUNK):
             raise ValueError(
                 "A cross-encoder reads a query with each chunk, and has no vectors of chunks: give "
                 f'reading="chunks:256". Received: reading={str(reading)!r}'
@@ -195,17 +194,12 @@ class Reranker(Embedder):
         pairs = [(self.prompt + query, document) for query, document in pairs]
         if self.reading is not None:
             self._check_room({query for query, _ in pairs})
-        batches = TextBatches(
+        texts = TextModel(self.model, self.tokenizer, self.max_length, self.token_budget)
+        batches = texts.batches(
             pairs,
-            tokenizer=self.tokenizer,
-            max_length=self.max_length,
             stride=None if self.reading is None else self.reading.overlap,
-            token_budget=self.token_budget,
-            shuffle=False,
             fixed_shapes=longest_length(self.model, self.max_length),
-            **shape_options(self.model),
         )
-        texts = TextModel(self.model, self.tokenizer)
         logits = check_encoded(texts.of_batches(batches, verbose)).astype("float32")
         if self._odds_of is not None:
             logits = self._odds_of(logits)

@@ -33,12 +33,17 @@ class CodedVectors:
         checks.choice("kind", kind, KINDS)
         codes, scales, width = [], [], vectors.shape[1]
         for first in range(0, len(vectors), ROWS):
-            block = unit_rows(np.asarray(vectors[first : first + ROWS], "float32"))
+            given = np.asarray(vectors[first : first + ROWS], "float32")
+            block = unit_rows(given)
             if kind == "bits":
                 codes.append(np.packbits(block > 0, axis=1))
                 scales.append(np.full(len(block), width**-0.5, "float32"))
             else:
-                scales.append(np.maximum(np.abs(block).max(1), 1e-12) / 127)
+                most = np.abs(given).max(1)
+                # Whole numbers up to 127, as of pplx-embed, are codes already.
+                whole = (given == np.rint(given)).all(1) & (most > 0) & (most <= 127)
+                largest = np.maximum(np.abs(block).max(1), 1e-12)
+                scales.append(largest / np.where(whole, most, 127))
                 codes.append(np.rint(block / scales[-1][:, None]).astype("int8"))
         return cls(np.concatenate(codes), np.concatenate(scales), width)
 

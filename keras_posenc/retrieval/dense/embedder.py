@@ -1,7 +1,6 @@
 """Dense embedders: one vector per text, or per chunk of it."""
 
 import dataclasses
-import functools
 import json
 import pathlib
 
@@ -31,17 +30,11 @@ from keras_posenc.retrieval.opening import (
     save_as_read,
     side_prompt,
 )
-from keras_posenc.retrieval.readings import ENDS, Chunks, Passages, is_late, reading_of
-from keras_posenc.text import TextBatches
+from keras_posenc.retrieval.readings import ENDS, PER_CHUNK, Chunks, Passages, reading_of
 from keras_posenc.text.documents import kind_of_all
 from keras_posenc.text.offsets import check_texts
-from keras_posenc.text.shapes import shape_options
-from keras_posenc.training.finetuning.task import check_encoded
+from keras_posenc.training.finetuning.task import check_encoded, pooled
 from keras_posenc.training.text_model import TextModel, check_chunks
-
-# The similarities of sentence-transformers that are computed: whether vectors are compared at
-# length 1.
-SIMILARITIES = {"cosine": True, "dot": False, "dot_product": False}
 
 
 class DenseEmbedder(Embedder, TextModel):
@@ -72,7 +65,7 @@ class DenseEmbedder(Embedder, TextModel):
     Reference: [Sentence-BERT](https://arxiv.org/abs/1908.10084).
     """
 
-    similarities = SIMILARITIES
+    similarities = {"cosine": True, "dot": False, "dot_product": False}
 
     @remembered
     def __init__(
@@ -142,8 +135,8 @@ class DenseEmbedder(Embedder, TextModel):
             reading: as in `DenseEmbedder`, of a kind with the same length. Default: as opened, and
                 for queries without late chunking.
         """
-        if reading is None:
-            reading = None if side == "query" and is_late(self.reading) else self.reading
+        if reading is None and not (side == "query" and isinstance(self.reading, PER_CHUNK)):
+            reading = self.reading
         prompt = self.prompt if side is None else self.sides[side]
         self._check_prompt(prompt)
         model = self._with_prompt(prompt)
@@ -172,8 +165,7 @@ class DenseEmbedder(Embedder, TextModel):
         if not chunked:
             return scores
         best = np.full((len(queries), documents.texts.max() + 1), np.finfo("float32").min)
-        for chunk, text in enumerate(documents.texts):
-            best[:, text] = np.maximum(best[:, text], scores[:, chunk])
+        np.maximum.at(best.T, documents.texts, scores.T)
         return best
 
     def save(self, directory):
@@ -221,9 +213,8 @@ class DenseEmbedder(Embedder, TextModel):
     def _with_prompt(self, prompt):
         """A `TextModel` with a prompt, which is kept with its compiled programs."""
         if prompt not in self._of_prompt:
-            options = {"token_budget": self.token_budget, "prompt": prompt}
             self._of_prompt[prompt] = TextModel(
-                self.model, self.tokenizer, self.max_length, **options
+                self.model, self.tokenizer, self.max_length, self.token_budget, prompt=prompt
             )
         return self._of_prompt[prompt]
 
@@ -237,28 +228,8 @@ class DenseEmbedder(Embedder, TextModel):
 
 def _means_of_chunks(model, texts, reading, verbose):
     """The means of the vectors of each text's chunks, which count by the tokens in them."""
-    windows_of = functools.partial(
-        model.tokenizer.windows, length=model.max_length, stride=reading.overlap
-    )
-    by_text = [windows_of(model.prompt + text) for text in texts]
-    pieces = [piece for windows in by_text for piece in windows]
-    batches = TextBatches(
-        pieces,
-        tokenizer=model.tokenizer,
-        max_length=model.max_length,
-        token_budget=model.token_budget,
-        shuffle=False,
-        fixed_shapes=model.max_length,
-        **shape_options(model.model),
-    )
-    rows = check_encoded(model.of_batches(batches, verbose))
-    counts = np.array([len(ids) for ids, _ in pieces])
-    ends = np.cumsum([len(windows) for windows in by_text])[:-1]
-    means = [
-        np.average(part, axis=0, weights=weights)
-        for part, weights in zip(np.split(rows, ends), np.split(counts, ends), strict=True)
-    ]
-    vectors = np.array(means, "float32")
+    batches = model.batches(texts, stride=reading.overlap, fixed_shapes=model.max_length)
+    vectors = pooled(batches, check_encoded(model.of_batches(batches, verbose)), "mean")
     if normalizes(model.model):
-        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    return vectors
+        vectors = unit_rows(vectors)
+    return vectors.astype("float32")

@@ -14,6 +14,7 @@ from keras_posenc.processes.replicas import fill, filled_size
 from keras_posenc.retrieval.embedder import predicted
 from keras_posenc.retrieval.readings import LateSpans
 from keras_posenc.text.documents import check_list
+from keras_posenc.training.source import separator_id
 from keras_posenc.training.stretching.windows import most_central, window_starts
 
 HEAD_ROWS = 1024  # means in a batch
@@ -87,7 +88,9 @@ def embed_spans(model, texts, spans, verbose="auto"):
     The special tokens count for the first and the last span, and tokens of spaces alone for the
     spans that they are in or beside, so one span over a whole text gives the vector of the text. A
     text longer than `model.max_length` is read in overlapping windows of that length. Each token
-    has the features of the window in which it has the most context.
+    has the features of the window in which it has the most context. A model that is trained on
+    passages joined by a separator, such as pplx-embed-context, reads the spans so, and no text
+    between them.
 
     Args:
         model: `TextModel` of an embedder that pools by the mean (see `open_embedder`).
@@ -117,13 +120,18 @@ def vectors_of_spans(model, texts, spans, verbose):
     _check(texts, spans)
     sizes = [len(of_text) for of_text in spans]
     first_row = np.concatenate([[0], np.cumsum(sizes)])
+    transformer = getattr(model.model, "transformer", None)
+    separator = transformer and separator_id(model.tokenizer, transformer.config)
     windows = []
-    for number, text in enumerate(texts):
-        windows += _windows(model, number, text, spans[number], first_row[number])
+    for text, of_text, row in zip(texts, spans, first_row[:-1], strict=True):
+        windows += _windows(model, text, of_text, row, separator) if len(of_text) else []
     sums = np.zeros((first_row[-1], encoder.output_shape[-1]))
     counts = np.zeros(first_row[-1])
-    for features, window in _features(model, encoder, windows, verbose):
-        for row, tokens in window.members:
+    rows = [(window.token_ids, window.segment_ids) for window in windows]
+    options = {"max_length": model.max_length, "token_budget": model.token_budget}
+    found = predicted(encoder, rows, verbose, tokenizer=model.tokenizer, **options)
+    for features, number in found if rows else ():
+        for row, tokens in windows[number].members:
             sums[row] += features[tokens].sum(axis=0, dtype="float64")
             counts[row] += len(tokens)
     _check_counts(counts, spans, first_row)
@@ -181,10 +189,27 @@ def _of_head(head, means):
     return found[: len(means)]
 
 
-def _windows(model, number, text, spans, first_row):
+def _joined(tokenizer, prompt, text, spans, separator):
+    """Joins passages by a token: the ids, and the places of tokens and of passages in the text."""
+    passages = [text[start:end] for start, end in spans]
+    passages[0] = prompt + passages[0]
+    ids, offsets, joined, first = [], [], [], 0
+    for passage, part in zip(passages, tokenizer.contents(passages, offsets=True), strict=True):
+        last = first + len(passage)
+        ids += [*part[0], separator]
+        offsets += [*((first + start, first + end) for start, end in part[1]), (last, last + 1)]
+        joined.append((max(first - len(prompt), 0), last - len(prompt)))
+        first = last + 1
+    return ids[:-1], offsets[:-1], joined
+
+
+def _windows(model, text, spans, first_row, separator):
     """The windows of a text, each with the spans that have tokens in it."""
     tokenizer, prompt = model.tokenizer, model.prompt
-    ((ids, offsets),) = tokenizer.contents([prompt + text], offsets=True)
+    if separator is None:
+        ((ids, offsets),) = tokenizer.contents([prompt + text], offsets=True)
+    else:
+        ids, offsets, spans = _joined(tokenizer, prompt, text, spans, separator)
     # The prompt stands before every window and is in no span.
     taken = _in_prompt(prompt, offsets)
     prefix, ids = list(ids[:taken]), list(ids[taken:])
@@ -235,16 +260,6 @@ def _tokens_of(offsets, spans):
     for start, end in spans:
         near = order[np.searchsorted(reached, start, "right") : np.searchsorted(first, end)]
         yield np.sort(near[last[near] > start])
-
-
-def _features(model, encoder, windows, verbose):
-    """Yields the features (T, D) of each window, and the window."""
-    if not windows:
-        return
-    rows = [(window.token_ids, window.segment_ids) for window in windows]
-    options = {"max_length": model.max_length, "token_budget": model.token_budget}
-    for feature, number in predicted(encoder, rows, verbose, tokenizer=model.tokenizer, **options):
-        yield feature, windows[number]
 
 
 def _check(texts, spans):

@@ -26,9 +26,6 @@ from keras_posenc.text.documents import kind_of_all
 from keras_posenc.text.labels import TextNumbers
 from keras_posenc.text.truncation import tell_truncation
 
-# The similarities that `maxsim` is read for: PyLate's name, and those of former versions.
-MAXSIM = dict.fromkeys(("maxsim", "MaxSim", "cosine", "dot", "dot_product"))
-
 
 class LateInteraction(Embedder):
     """A model of late interaction: one vector per token, scored by the best match of each.
@@ -68,7 +65,8 @@ class LateInteraction(Embedder):
     """
 
     title = "a model of late interaction"
-    similarities = MAXSIM
+    # All mean `maxsim`: PyLate's name, and those of former versions.
+    similarities = dict.fromkeys(("maxsim", "MaxSim", "cosine", "dot", "dot_product"))
 
     @former_arguments
     @remembered
@@ -107,7 +105,25 @@ class LateInteraction(Embedder):
 
     def encode(self, texts, side, verbose="auto"):
         """Computes the vectors of texts of a side, as `MultiVectors`; see `Embedder`."""
-        return self._encode(texts, self.query if side == "query" else self.document, verbose)
+        side = self.query if side == "query" else self.document
+        rows = self._rows(texts, side)
+        skipped = self._skipped(side)
+        token_indices = [np.flatnonzero(~np.isin(ids, skipped)) for ids, _ in rows]
+        if not all(map(len, token_indices)):
+            number = [len(each) for each in token_indices].index(0)
+            raise ValueError(f"Text {number} has no token that is not skipped: leave it out.")
+        offsets = np.concatenate([[0], np.cumsum([len(each) for each in token_indices])])
+        vectors = np.empty((offsets[-1], self.model.output_shape[-1]), "float32")
+        for found, number in predicted(
+            self.model,
+            rows,
+            verbose,
+            tokenizer=self._padded,
+            max_length=max(side.length or 0, side.expand or 0) or None,
+            token_budget=self.token_budget,
+        ):
+            vectors[offsets[number] : offsets[number + 1]] = found[token_indices[number]]
+        return MultiVectors(vectors, offsets)
 
     def similarity(self, queries, documents):
         """Scores every document for every query by `maxsim`; see `Embedder`."""
@@ -242,23 +258,3 @@ class LateInteraction(Embedder):
             more = max(0, (side.expand or 0) - len(ids))
             rows.append((ids + [self._expansion] * more, segments + [0] * more))
         return rows
-
-    def _encode(self, texts, side, verbose):
-        rows = self._rows(texts, side)
-        skipped = self._skipped(side)
-        token_indices = [np.flatnonzero(~np.isin(ids, skipped)) for ids, _ in rows]
-        if not all(map(len, token_indices)):
-            number = [len(each) for each in token_indices].index(0)
-            raise ValueError(f"Text {number} has no token that is not skipped: leave it out.")
-        offsets = np.concatenate([[0], np.cumsum([len(each) for each in token_indices])])
-        vectors = np.empty((offsets[-1], self.model.output_shape[-1]), "float32")
-        for found, number in predicted(
-            self.model,
-            rows,
-            verbose,
-            tokenizer=self._padded,
-            max_length=max(side.length or 0, side.expand or 0) or None,
-            token_budget=self.token_budget,
-        ):
-            vectors[offsets[number] : offsets[number + 1]] = found[token_indices[number]]
-        return MultiVectors(vectors, offsets)

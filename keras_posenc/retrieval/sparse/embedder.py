@@ -14,8 +14,6 @@ from keras_posenc.retrieval.sparse.pooling import ACTIVATIONS, SPARSE_POOLINGS, 
 from keras_posenc.retrieval.sparse.vectors import SparseVectors
 from keras_posenc.text.documents import kind_of_all
 
-SIMILARITIES = {"dot": False, "dot_product": False}
-
 
 class SparseEmbedder(Embedder):
     """A SPLADE model: texts become weights of the tokens of its vocabulary.
@@ -53,7 +51,7 @@ class SparseEmbedder(Embedder):
     """
 
     title = "a sparse encoder"
-    similarities = SIMILARITIES
+    similarities = {"dot": False, "dot_product": False}
 
     @former_arguments
     @remembered

@@ -28,7 +28,7 @@ from keras_posenc.training.optimizer_settings import FORMER_OPTIMIZER
 from keras_posenc.training.recipe import Recipe
 from keras_posenc.training.runs import run_once, whence
 from keras_posenc.training.settings import former_settings
-from keras_posenc.training.source import Source
+from keras_posenc.training.source import Source, separator_id
 from keras_posenc.training.stretching.stretch_recipe import StretchRecipe
 
 LEAST = 128  # tokens of a copy: two introductions and a passage
@@ -220,6 +220,11 @@ def contextualize(
     recipe.options(old)
     prompt = prompt_of_side(*folder.prompts, "document")
     tokenizer = Prompted(source.read_tokenizer(old), prompt)
+    if separator_id(tokenizer.tokenizer, old) is not None:
+        raise ValueError(
+            "`checkpoint` must not read passages in their documents already, joined by separators: "
+            f'use it as it is, with reading="late:256". Received: {folder}'
+        )
     corpora = [
         _corpus(each, [text for text in others if text not in each], what, tokenizer, recipe)
         for each, others, what in ((train, held_out, "train"), (held_out, train, "measure"))

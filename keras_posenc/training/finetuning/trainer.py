@@ -380,7 +380,7 @@ def _encoder(recipe, label_names):
                 "has one of its own: leave pooling out."
             )
         options |= {"head": "sequence_classification", "label_names": list(map(str, label_names))}
-    tokenizer.pad_id = padding_id(tokenizer, config.pad_token_id)
+    tokenizer.pad_id = padding_id(tokenizer, config)
     options |= {"pad_token_id": tokenizer.pad_id, "model": source.model, "ignore": source.ignore}
     return build_transformer_model(config, weights, **options), tokenizer
 
