@@ -15,7 +15,7 @@ from keras_posenc.retrieval.embedders import Opening, kind_of, open_embedder
 from keras_posenc.retrieval.nearest import nearest
 from keras_posenc.retrieval.opening import side_prompt
 from keras_posenc.text import Texts, read_texts
-from keras_posenc.text.documents import check_list
+from keras_posenc.text.documents import check_strs
 from keras_posenc.text.json_lines import check_jsonl, write_jsonl
 from keras_posenc.text.same_texts import text_numbers
 from keras_posenc.training.finetuning.tasks import TASKS
@@ -250,13 +250,8 @@ def _corpus(corpus):
         return []
     if isinstance(corpus, (str, os.PathLike)):
         return read_texts(corpus, label=False).texts
-    check_list(corpus, "corpus")
-    for number, text in enumerate(corpus):
-        if not isinstance(text, str):
-            raise TypeError(
-                f"Text {number} of `corpus` must be a str. Received: {type(text).__name__}"
-            )
-    return corpus
+    check_strs(corpus, "corpus")
+    return list(corpus)
 
 
 def _reranked(reranker, pairs, found, candidates, verbose):

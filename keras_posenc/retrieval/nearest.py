@@ -54,7 +54,12 @@ def products_of(queries, vectors, lengths=None, rows=ROWS, where="`vectors`"):
 
 
 def check_width(queries, vectors):
-    """Refuses vectors of another width than those of queries."""
+    """Refuses queries that are no vectors, and vectors of another width than theirs."""
+    if np.ndim(queries) != 2 or not hasattr(queries, "dtype"):
+        raise ValueError(
+            "`queries` must be what `encode_queries` returns, such as floats (N, D); of one vector "
+            f"give vector[None]. Received: shape {np.shape(queries)}, {type(queries).__name__}"
+        )
     if queries.shape[1] != vectors.shape[1]:
         raise ValueError(
             f"`vectors` must have {queries.shape[1]} numbers, as those of the queries have: give "

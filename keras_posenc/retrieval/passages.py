@@ -1,6 +1,7 @@
 """The passages whose vectors are searched: their ids, texts and words."""
 
 import functools
+import json
 import os
 
 import numpy as np
@@ -166,16 +167,26 @@ def _with_values(only, texts, column, by_row):
             f"Received: {shorten(only)}"
         )
     lists = {name: v if isinstance(v, (list, tuple, set)) else [v] for name, v in only.items()}
-    values, keys = {name: set(map(str, many)) for name, many in lists.items()}, set()
+    values = {name: set().union(*map(_forms, many)) for name, many in lists.items()}
+    keys = set()
     for key, _, _, row in rows_of(texts, column, by_row):
         if missing := [name for name in values if name not in row]:
             raise ValueError(
                 f"`only` must name columns of the texts, which are {shorten(list(row))}. "
                 f"Received: {quote(missing[0])}"
             )
-        if all(str(row[name]) in wanted for name, wanted in values.items()):
+        if all(_forms(row[name]) & wanted for name, wanted in values.items()):
             keys.add(key)
     return keys
+
+
+def _forms(value):
+    """The ways in which Python, JSON and the numbers of pandas write a value of a column."""
+    value = value.item() if isinstance(value, np.generic) else value
+    found = {str(value)} if isinstance(value, str) else {str(value), json.dumps(value, default=str)}
+    if isinstance(value, float) and value.is_integer():
+        found.add(str(int(value)))
+    return found
 
 
 def rows_of(texts, column, by_row):

@@ -11,7 +11,7 @@ from keras_posenc.retrieval.former import former_arguments
 from keras_posenc.retrieval.passages import PassageTexts
 from keras_posenc.retrieval.vectors import Vectors
 from keras_posenc.retrieval.words.scoring import Scoring, best_of_each, ranked_passages
-from keras_posenc.text.documents import kind_of_all
+from keras_posenc.text.documents import check_strs
 from keras_posenc.text.json_lines import check_jsonl, write_jsonl
 
 
@@ -86,8 +86,12 @@ def search(
     Reference: [fusion of scores](https://arxiv.org/abs/2210.11934).
     """
     queries = [queries] if isinstance(queries, str) else queries
-    if kind_of_all(queries) != "str":
-        raise TypeError(f"`queries` must be a list of str. Received: {quote(queries[0])}")
+    check_strs(queries, "queries")
+    if not len(queries) or not all(map(str.strip, queries)):
+        raise ValueError(
+            "`queries` must be at least one, and none empty: leave empty ones out. Received: "
+            f"{quote(list(queries))}"
+        )
     checks.whole("top_k", top_k)
     check_jsonl(output, [vectors, texts])
     way = Scoring.of(scoring)
@@ -123,7 +127,7 @@ def search(
 CHARACTERS = 100  # of a text in a table
 TITLE = 40  # of a title
 COLUMNS = ("rank", "score", "id", "vector", "word", "chars", "title", "text")
-BEFORE = 20  # of them before the first word of the query
+BEFORE = 20  # of them, at most, before the first word of the query
 
 
 def search_table(found, characters=CHARACTERS):
@@ -180,9 +184,10 @@ def _excerpt(text, matches, characters):
     if characters is None:
         return shorten(text, len(text))
     first = matches[0][0] if matches else 0
-    if first + BEFORE <= characters or len(text) <= characters:
+    before = min(BEFORE, characters // 4)
+    if first + before <= characters or len(text) <= characters:
         return shorten(text, characters)
-    start = min(first - BEFORE, len(text) - characters)
+    start = min(first - before, len(text) - characters)
     return f"...{shorten(text[start:], characters)}"
 
 

@@ -223,6 +223,14 @@ class Vectors:
                 count from 0.
         """
         checks.whole("top_k", top_k)
+        if allowed is not None:
+            allowed = np.asarray(allowed)
+            if allowed.shape != (len(self),) or allowed.dtype != bool:
+                raise ValueError(
+                    f"`allowed` must be a bool per vector, {len(self)} in all; for numbers of "
+                    "vectors give np.isin(np.arange(len(vectors)), numbers). Received: shape "
+                    f"{allowed.shape}, {allowed.dtype}"
+                )
         if isinstance(self.values, (MultiVectors, SparseVectors)):
             scores = self.scores(queries)
             if allowed is not None:

@@ -186,6 +186,14 @@ def check_list(texts, name="texts"):
         raise TypeError(f"`{name}` must be a list. Received: {quote(texts)}")
 
 
+def check_strs(texts, name="texts"):
+    """Refuses what is no list of str."""
+    check_list(texts, name)
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise TypeError(f"`{name}` must be a list of str. Received: {quote(text)} at {number}")
+
+
 def is_list(texts):
     """Whether texts have numbers, as those of a list, an array or a column have."""
     by_name = hasattr(texts, "keys") and getattr(texts, "ndim", 2) != 1  # a Series has one axis

@@ -57,10 +57,11 @@ def files_of(path):
 def read_documents(path):
     """(columns, rows, {}) of a folder, a pattern or a file: id, title, text and headings of each.
 
-    The headings are a list of (start, path of headings). Raises ImportError if the parser of a
-    format is not installed.
+    The headings are a list of (start, path of headings). Empty files beside others, such as an
+    __init__.py, are left out. Raises ImportError if the parser of a format is not installed.
     """
     folder, files = files_of(path)
+    files = [file for file in files if file.read_bytes().strip()] or files[:1]
     rows = []
     for number, file in enumerate(files, 1):
         content = decode(existing_text(file)).replace("\r\n", "\n")

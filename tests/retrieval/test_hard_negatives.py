@@ -182,7 +182,7 @@ def test_the_command_and_a_training_with_what_it_mined(minilm, pretrained, tmp_p
         ({"max_score": np.nan}, ValueError, "`max_score` must be a number"),
         ({"output": "a.tsv"}, ValueError, "`output` must be a .jsonl file. Received: 'a.tsv'"),
         ({"corpus": 3}, TypeError, "`corpus` must be a list. Received: 3"),
-        ({"corpus": ["a", 3]}, TypeError, "Text 1 of `corpus` must be a str. Received: int"),
+        ({"corpus": ["a", 3]}, TypeError, "`corpus` must be a list of str. Received: 3 at 1"),
         ({"max_score": -0.99}, ValueError, "None of 11 pairs has num_negatives=3 negatives among"),
     ],
 )

@@ -316,6 +316,13 @@ def test_files_that_embed_did_not_write(pretrained, tmp_path):
         search(pretrained, np.eye(16), "w1", top_k=0)
     with pytest.raises(TypeError, match="`queries` must be a list of str"):
         search(pretrained, np.eye(16), [("w1", "w2")])
+    for queries, received in ((["w1", " "], r"\['w1', ' '\]"), ("", r"\[''\]"), ([], r"\[\]")):
+        match = f"`queries` must be at least one, .*: leave empty ones out. Received: {received}"
+        with pytest.raises(ValueError, match=match):
+            search(pretrained, np.eye(16), queries)
+    for queries in (None, (each for each in ["w1"])):
+        with pytest.raises(TypeError, match="`queries` must be a list. Received: "):
+            search(pretrained, np.eye(16), queries)
 
 
 @pytest.mark.once

@@ -135,6 +135,29 @@ def test_the_model_must_be_of_the_kind_of_the_vectors(pretrained, splade):
     assert search(SparseEmbedder(splade), Vectors.of(found), "w1", verbose=0)[0]["rank"] == 1
 
 
+@pytest.mark.parametrize("kind", [None, "int8"])
+def test_what_is_no_query_or_no_choice_of_vectors_is_refused(kind):
+    vectors = Vectors.of(np.eye(3)) if kind is None else Vectors.of(np.eye(3)).coded(kind)
+    for queries, received in (
+        (np.ones(3), r"shape \(3,\), ndarray"),
+        ([[1.0, 0.0, 0.0]], r"shape \(1, 3\), list"),
+        (MultiVectors(np.eye(3), np.array([0, 3])), r"shape .*, MultiVectors"),
+    ):
+        for ask in (vectors.search, vectors.scores):
+            with pytest.raises(ValueError, match=f"`queries` must be what .* Received: {received}"):
+                ask(queries)
+    for allowed, received in (
+        (np.array([0, 1]), r"\(2,\), int64"),
+        (np.array([1, 0, 1]), r"\(3,\), int64"),
+        (np.array([True]), r"\(1,\), bool"),
+    ):
+        with pytest.raises(ValueError, match=f"`allowed` must be a bool .* shape {received}"):
+            vectors.search(np.eye(3)[:1], allowed=allowed)
+    for allowed in ([False, True, True], np.array([False, True, True])):
+        ((numbers, _),) = vectors.search(np.eye(3)[:1], allowed=allowed)
+        assert numbers.tolist() == [1, 2]
+
+
 @pytest.mark.parametrize("kind, bytes_of_each", [("int8", 28), ("bits", 7)])
 def test_codes_find_what_the_exact_vectors_order(kind, bytes_of_each):
     """Among well separated vectors; their scores are the exact cosines."""

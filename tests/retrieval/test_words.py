@@ -2,12 +2,14 @@
 
 import json
 import math
+import unicodedata
 
 import numpy as np
 import pytest
 
 from keras_posenc import embed
 from keras_posenc.retrieval import LateInteraction, SparseEmbedder, Vectors, search, search_table
+from keras_posenc.retrieval.words import index
 from keras_posenc.retrieval.words.index import WordIndex, index_path, places_of, words_of
 from keras_posenc.retrieval.words.scoring import Scoring
 
@@ -60,6 +62,37 @@ def test_the_words_of_texts_and_their_places():
     assert words_of("東京へ go") == ["東", "京", "へ", "go"]
     text = "The getFileName of a FILE"
     assert [text[a:b] for a, b in places_of(text, {"file"})] == ["getFileName", "FILE"]
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("naïve Café ÉCOLE Ångström", ["naive", "cafe", "ecole", "angstrom"]),
+        ("がぎ", ["か", "き"]),
+        ("ÜBER_größe", ["uber_grosse", "uber", "grosse"]),
+        ("हिन्दी दिन", ["हिनदी", "दिन"]),
+        ("ИЙ ёж", ["ии", "еж"]),
+        ("❤️ ok", ["ok"]),
+    ],
+)
+def test_words_are_the_same_however_accents_are_written(text, words):
+    """As characters of their own, as in files of macOS, or not; vowels of Hindi divide no word."""
+    for form in ("NFC", "NFD"):
+        written = unicodedata.normalize(form, text)
+        assert words_of(written) == words
+        places = places_of(written, {words[-1]})
+        assert [words_of(written[a:b])[-1] for a, b in places] == [words[-1]]
+
+
+def test_an_index_of_words_of_an_earlier_version_is_made_again(pretrained, source, monkeypatch):
+    path = source.with_name("v.npy")
+    embed(pretrained, source, path, verbose=0)
+    monkeypatch.setattr(index, "_VERSION", 1)
+    monkeypatch.setattr(index, "words_of", str.split)
+    search(pretrained, path, "w2.", scoring="words", verbose=0)
+    monkeypatch.undo()
+    found = search(pretrained, path, "w2", scoring="words", verbose=0)
+    assert [row["id"] for row in found] == ["t3", "t0"]
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -226,6 +259,31 @@ def test_only_some_texts_are_searched(pretrained, source, tmp_path, scoring, suf
         found(only=["t1", "t9"])
 
 
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".parquet"])
+def test_values_of_columns_are_as_python_or_a_file_writes_them(pretrained, tmp_path, suffix):
+    """The command line has "true" and "2020", and numbers of pandas are 2020.0."""
+    columns = {"text": ["w1", "w2", "w3"], "flag": [True, False, None], "year": [2020.0, 2021.5, 7]}
+    path = tmp_path / f"texts{suffix}"
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    if suffix == ".parquet":
+        pyarrow = pytest.importorskip("pyarrow")
+        parquet = pytest.importorskip("pyarrow.parquet")
+        parquet.write_table(pyarrow.table(columns), path)
+    elif suffix == ".csv":
+        path.write_text("text,flag,year\nw1,true,2020\nw2,False,2021.5\nw3,null,7\n")
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = embed(pretrained, path, verbose=0)
+
+    def ids(**only):
+        return {row["id"] for row in search(pretrained, found, "w1", texts=path, only=only)}
+
+    assert ids(flag=True) == ids(flag="true") == ids(year=2020) == ids(year="2020") == {1}
+    assert ids(year=np.float32(2020), flag=np.True_) == {1}
+    assert ids(year=2021.5) == ids(year="2021.5") == ids(flag=False) == {2}
+    assert ids(flag=[None, "true"], year=[7, 2020.0]) == {1, 3}
+
+
 def test_the_best_passage_of_each_of_many_texts(pretrained):
     """Where one text has most of the nearest passages, more passages are looked at."""
     from keras_posenc.retrieval import ChunkVectors
@@ -274,3 +332,5 @@ def test_a_table_says_why():
     assert line.split()[:5] == ["1", "0.9000", "7", "0.5000", "1.5000"]
     assert line.endswith("x a boat") and "...xxx" in line
     assert text in search_table([row], characters=None)
+    for characters in (12, 19, 21):  # the word is shown, even where little is
+        assert "boa" in search_table([row], characters=characters).splitlines()[-1]

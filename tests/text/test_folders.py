@@ -199,6 +199,22 @@ def test_folders_without_documents(tmp_path, folder):
     (folder / "none.html").write_bytes(b"\xff\xfe")
     with pytest.raises(ValueError, match="none.html, line 1: this is UTF-16; convert"):
         read_texts(folder)
+
+
+def test_empty_files_beside_others_are_left_out(folder, tmp_path):
+    """Such as the __init__.py of packages."""
+    (folder / "__init__.py").write_text("")
+    (folder / "sub" / "blank.txt").write_text(" \r\n\n")
+    assert read_ids(folder) == ("id", ["mail.py", "plain.txt", "sub/car.html"])
+    assert len(read_texts(folder).texts) == len(read_titles(folder, "auto")) == 3
+    assert len(TextStream(folder)) == 3
+    with pytest.raises(ValueError, match="__init__.py is empty"):
+        read_texts(folder / "__init__.py")
+    (tmp_path / "none").mkdir()
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / "none" / name).write_text("\n")
+    with pytest.raises(ValueError, match="a.txt is empty"):
+        read_texts(tmp_path / "none")
     (tmp_path / "a.jsonl").write_text(json.dumps({"text": "a", "words": 1}) + "\n")
     with pytest.raises(ValueError, match="must have a column of titles, such as title, or be a fo"):
         read_titles(tmp_path / "a.jsonl", "auto")

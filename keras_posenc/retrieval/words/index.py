@@ -13,10 +13,15 @@ from keras_posenc.files.side_files import check_file_is_ours, companion
 from keras_posenc.files.writing import replacing
 
 # A character of Chinese or Japanese is a word; no spaces stand between theirs.
-_BY_CHARACTER = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-_WORD = re.compile(rf"[{_BY_CHARACTER}]|[^\W{_BY_CHARACTER}]+")
+_BY_CHARACTER = "\u3040-\u3098\u309d-\u30ff\u3400-\u9fff\uf900-\ufaff"
+# Accents that are characters of their own, and the vowels of Hindi: a word goes on behind them.
+_MARKS = "".join(
+    each for each in map(chr, range(0x0300, 0x0E00)) if unicodedata.category(each)[0] == "M"
+)
+_WORD = re.compile(rf"[{_BY_CHARACTER}][{_MARKS}]*|(?:[^\W{_BY_CHARACTER}][{_MARKS}]*)+")
 # getFileName and get_file_name are found by their parts, too.
-_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\dA-Z_]+|\d+")
+_PART = re.compile(rf"[A-Z]+(?![a-z])|[A-Z]?(?:[^\W\dA-Z_][{_MARKS}]*)+|\d+")
+_VERSION = 2  # of what words are
 _MOST_KNOWN = 2**18  # words that are remembered
 
 
@@ -49,18 +54,14 @@ def places_of(text, words):
 @functools.lru_cache(_MOST_KNOWN)
 def _forms(word):
     """A word as it is counted, and its parts if it is an identifier."""
-    whole = _plain(word)
+    if not word.isascii():
+        found = unicodedata.normalize("NFKD", word)
+        word = "".join(each for each in found if not unicodedata.combining(each))
+    whole = word.casefold()
     if word.islower() and "_" not in word or word.istitle():
         return (whole,)
-    parts = [_plain(part) for part in _PART.findall(word)]
+    parts = [part.casefold() for part in _PART.findall(word)]
     return (whole, *parts) if len(parts) > 1 else (whole,)
-
-
-def _plain(word):
-    if word.isascii():
-        return word.lower()
-    found = unicodedata.normalize("NFKD", word.casefold())
-    return "".join(each for each in found if not unicodedata.combining(each))
 
 
 K1, B = 1.2, 0.75  # saturation of the frequency of a word, and weight of the length of a passage
@@ -144,7 +145,7 @@ def index_path(vectors):
 
 def digest_of(*facts):
     """What vectors and texts are known by: a digest of what is known of both."""
-    return hashlib.sha256(repr(facts).encode()).hexdigest()
+    return hashlib.sha256(repr((_VERSION, *facts)).encode()).hexdigest()
 
 
 def _is_index(path):

@@ -17,7 +17,7 @@ from keras_posenc.folders.written import sentence_transformers_files, with_pooli
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.processes.together import check_processes, check_shared
 from keras_posenc.text import Texts
-from keras_posenc.text.documents import check_list
+from keras_posenc.text.documents import check_strs
 from keras_posenc.text.files import read_long_texts
 from keras_posenc.text.truncation import LOGGER
 from keras_posenc.training.contextual.batches import Prompted
@@ -276,10 +276,7 @@ def _list(texts, column):
     if isinstance(texts, (str, os.PathLike)):
         texts = read_long_texts(texts, column)
     texts = texts.texts if isinstance(texts, Texts) else texts
-    check_list(texts)
-    for each in texts:
-        if not isinstance(each, str):
-            raise TypeError(f"`texts` must be a list of str. Received: {quote(each)}")
+    check_strs(texts)
     return list(texts)
 
 
