@@ -479,15 +479,16 @@ def comparisons():
 
 def families():
     """Every family: `model_type`, positions, reference, and the largest difference."""
-    from keras_posenc.models.families.listing import family_table
+    from keras_posenc.models.families import FAMILIES
 
     rows = [("`model=`", "family", "`model_type`", "positions", "compared to", "within")]
-    for row in family_table(tables.differences()):
-        name = f"[{row['family']}]({row['paper']})" if row["paper"] else row["family"]
-        kinds = ", ".join(f"`{kind}`" for kind in row["model_type"])
-        near = f"{row['difference']:.1e}" if "difference" in row else "tests"
-        page = f"[`{row['model']}`](../families/{row['model']}.md)"
-        rows.append((page, name, kinds, row["positions"], row["compared"], near))
+    found = tables.differences()
+    for model, family in FAMILIES.items():
+        name = f"[{family.title}]({family.paper})" if family.paper else family.title
+        kinds = ", ".join(f"`{kind}`" for kind in family.model_types)
+        near = f"{found[model]:.1e}" if model in found else "tests"
+        page = f"[`{model}`](../families/{model}.md)"
+        rows.append((page, name, kinds, family.positions, family.compared, near))
     return with_source(
         tables.markdown(rows), [], "numerics.families   # on each backend", "families"
     )

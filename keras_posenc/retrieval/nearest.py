@@ -54,17 +54,12 @@ def products_of(queries, vectors, lengths=None, rows=ROWS, where="`vectors`"):
 
 
 def check_width(queries, vectors):
-    """Refuses queries that are no vectors, and vectors of another width than theirs."""
-    if np.ndim(queries) != 2 or not hasattr(queries, "dtype"):
+    """Refuses queries that are no vectors, or not of the width of the vectors."""
+    if not isinstance(queries, np.ndarray) or queries.shape[1:] != vectors.shape[1:]:
         raise ValueError(
-            "`queries` must be what `encode_queries` returns, such as floats (N, D); of one vector "
-            f"give vector[None]. Received: shape {np.shape(queries)}, {type(queries).__name__}"
-        )
-    if queries.shape[1] != vectors.shape[1]:
-        raise ValueError(
-            f"`vectors` must have {queries.shape[1]} numbers, as those of the queries have: give "
-            "the `dimension` of `embed`, or the model that made them. Received: "
-            f"{vectors.shape[1]} numbers"
+            f"`queries` must be an array (N, {vectors.shape[1]}), as `vectors` have these numbers: "
+            "give the `dimension` of `embed`, or the model that made them; of one vector, "
+            f"vector[None]. Received: shape {np.shape(queries)}, {type(queries).__name__}"
         )
 
 

@@ -63,6 +63,9 @@ class Passages:
         checks.whole("overlap", self.overlap, least=0, most=self.size // 2)
         if self.titles is not None and not isinstance(self.titles, str):
             check_list(self.titles, "titles")
+            array = hasattr(self.titles, "tolist")
+            titles = self.titles.tolist() if array else list(self.titles)
+            object.__setattr__(self, "titles", titles)
 
     def part(self, rows):
         """The same for some of the texts: those of `rows`, a slice."""

@@ -3,7 +3,7 @@
 import functools
 
 from keras_posenc.arguments import checks
-from keras_posenc.files.untrusted import quote, shorten
+from keras_posenc.files.untrusted import shorten
 from keras_posenc.folders.sentence_transformers import read_similarity
 from keras_posenc.retrieval.embedders import Opening, opening_for
 from keras_posenc.retrieval.embedding_record import recorded_texts
@@ -11,7 +11,7 @@ from keras_posenc.retrieval.former import former_arguments
 from keras_posenc.retrieval.passages import PassageTexts
 from keras_posenc.retrieval.vectors import Vectors
 from keras_posenc.retrieval.words.scoring import Scoring, best_of_each, ranked_passages
-from keras_posenc.text.documents import check_strs
+from keras_posenc.text.documents import check_strs, kind_of_all
 from keras_posenc.text.json_lines import check_jsonl, write_jsonl
 
 
@@ -87,11 +87,7 @@ def search(
     """
     queries = [queries] if isinstance(queries, str) else queries
     check_strs(queries, "queries")
-    if not len(queries) or not all(map(str.strip, queries)):
-        raise ValueError(
-            "`queries` must be at least one, and none empty: leave empty ones out. Received: "
-            f"{quote(list(queries))}"
-        )
+    kind_of_all(queries)
     checks.whole("top_k", top_k)
     check_jsonl(output, [vectors, texts])
     way = Scoring.of(scoring)

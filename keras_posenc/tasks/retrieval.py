@@ -102,10 +102,6 @@ def needles(tokenizer, length, count, fillers, seed=0):
     return Retrieval(queries, documents)
 
 
-# Both tasks of retrieval, by name.
-RETRIEVALS = {"passkey": passkeys, "needle": needles}
-
-
 def _drawn(choices, count, rng):
     choices = list(choices)
     count = checks.whole("count", count, 1, len(choices), why="there are so many documents")

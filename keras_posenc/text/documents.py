@@ -198,7 +198,7 @@ def is_list(texts):
     """Whether texts have numbers, as those of a list, an array or a column have."""
     by_name = hasattr(texts, "keys") and getattr(texts, "ndim", 2) != 1  # a Series has one axis
     no_list = isinstance(texts, (str, bytes, collections.abc.Set)) or by_name
-    return hasattr(texts, "__len__") and not no_list
+    return hasattr(texts, "__len__") and not no_list and getattr(texts, "ndim", 1) > 0
 
 
 def texts_of(column, name="texts"):

@@ -96,8 +96,8 @@ def test_some_of_many_texts_have_no_span(pretrained, tmp_path):
 
 @pytest.mark.parametrize(
     "texts",
-    [{"id": [1], "text": ["w1"]}, {"w1", "w2"}, b"w1"],
-    ids=["dict", "set", "bytes"],
+    [{"id": [1], "text": ["w1"]}, {"w1", "w2"}, b"w1", np.array("w1")],
+    ids=["dict", "set", "bytes", "0-d"],
 )
 def test_what_has_no_numbers_is_no_list(texts, pretrained, tmp_path):
     with pytest.raises(TypeError, match="must be a list"):

@@ -138,6 +138,9 @@ def test_readings_with_titles():
     for wrong in ("late:8,windows=7", "late:8,windows=0"):
         with pytest.raises(ValueError, match="`windows` must be .*a window holds a chunk"):
             reading_of(wrong)
+    for titles in (("a", "b"), np.array(["a", "b"])):  # as a list has it
+        assert LateChunks(8, titles=titles) == LateChunks(8, titles=["a", "b"])
+        assert str(LateChunks(8, titles=titles)) == str(LateChunks(8, titles=["a", "b"]))
     one, other = (str(LateChunks(8, titles=[each])) for each in ("a", "b"))
     assert one != other
     for wrong in (

@@ -144,7 +144,9 @@ def test_what_is_no_query_or_no_choice_of_vectors_is_refused(kind):
         (MultiVectors(np.eye(3), np.array([0, 3])), r"shape .*, MultiVectors"),
     ):
         for ask in (vectors.search, vectors.scores):
-            with pytest.raises(ValueError, match=f"`queries` must be what .* Received: {received}"):
+            with pytest.raises(
+                ValueError, match=f"`queries` must be an array .* Received: {received}"
+            ):
                 ask(queries)
     for allowed, received in (
         (np.array([0, 1]), r"\(2,\), int64"),

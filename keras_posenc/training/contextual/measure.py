@@ -16,7 +16,6 @@ COPIES, SUBJECTS, PASSAGES = 4, 3, 3
 BETWEEN = 40  # tokens between two passages
 STEP = 256  # lengths of texts are multiples of it
 SENTENCES = 120
-WINDOWS, FIRST, STUDENT = "windows", "first sentence", "student"
 
 
 @dataclasses.dataclass(frozen=True)
