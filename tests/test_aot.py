@@ -78,3 +78,17 @@ def test_no_program_for_a_t4_materialises_the_map(tmp_path):
     rows = compiled(tmp_path / "aot.json", *options, "--dtypes", "float16", "float32")
     assert max(row["largest_mb"] for row in rows.values()) < 1536 / 4
     assert len(rows) == 4
+
+
+@needs("jax_cuda12_plugin", "0.2 GB")
+def test_whole_models_for_an_h100_have_the_kernel_of_cudnn(tmp_path):
+    """One per layer; with attention dropout blocks, whose loops read little more than the map."""
+    forward, train = "forward minilm 4x128 0", "train minilm 4x512 0.1"
+    options = ["--rows", "posenc-jax", "--results", tmp_path / "aot_gpu.json", "--cases"]
+    run("aot_gpu", *options, forward, train)
+    programs = json.loads((tmp_path / "aot_gpu.json").read_text())["programs"]
+    found = {(program["case"], program["layers"]): program for program in programs}
+    assert [found[forward, layers]["fused"] for layers in (1, 2)] == [1, 2]
+    assert [found[train, layers]["fused"] for layers in (1, 2)] == [0, 0]
+    layer = {key: found[train, 2][key] - found[train, 1][key] for key in ("gb", "kernels")}
+    assert layer["gb"] < 20 * 4 * 12 * 512**2 * 2 / 1e9 + 0.3

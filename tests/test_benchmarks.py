@@ -19,7 +19,9 @@ attention, compare, peers, rows, targets = imported(
     "benchmarks.steps", "attention compare peers rows targets"
 )
 generate, nearest = imported("benchmarks.jobs", "generate nearest")
-gpu, gpu_layer, aot_traced = imported("benchmarks.accelerators", "gpu gpu_layer aot_traced")
+gpu, gpu_layer, aot_kernels, aot_traced = imported(
+    "benchmarks.accelerators", "gpu gpu_layer aot_kernels aot_traced"
+)
 back_to_level, recovery, stretch, stretch_base, stretched_mlm = imported(
     "benchmarks.stretching", "back_to_level recovery stretch stretch_base stretched_mlm"
 )
@@ -451,3 +453,48 @@ def test_peers_are_constrained_without_hashes_and_by_their_pins(rows):
     assert {"keras", "jax", "transformers"} <= names and "setuptools" not in names
     known = "a==1 \\\n    --hash=sha256:0\n    # via b\nb-c==2\n"
     assert rows.constraints_beside(known, ["b-c==3"]) == "a==1\n    # via b\n"
+
+
+COMPILED = """
+%fused_update (param_0: f32[8,4], param_1: f32[1,4], param_2: s32[]) -> f32[8,4] {
+  %param_0 = f32[8,4]{1,0} parameter(0)
+  %param_1 = f32[1,4]{1,0} parameter(1)
+  %param_2 = s32[] parameter(2)
+  ROOT %update = f32[8,4]{1,0} dynamic-update-slice(%param_0, %param_1, %param_2, %param_2)
+}
+
+%fused_slice (param_0.1: f32[8,4], param_1.1: s32[]) -> bf16[1,4] {
+  %param_0.1 = f32[8,4]{1,0} parameter(0)
+  %param_1.1 = s32[] parameter(1)
+  %slice = f32[1,4]{1,0} dynamic-slice(%param_0.1, %param_1.1), dynamic_slice_sizes={1,4}
+  ROOT %convert = bf16[1,4]{1,0} convert(%slice)
+}
+
+%body (x: (f32[8,4], s32[])) -> (f32[8,4], s32[]) {
+  %x = (f32[8,4]{1,0}, s32[]) parameter(0)
+  %array = f32[8,4]{1,0} get-tuple-element(%x), index=0
+  %i = s32[] get-tuple-element(%x), index=1
+  %row = bf16[1,4]{1,0} fusion(%array, %i), kind=kLoop, calls=%fused_slice
+  %dot = (f32[1,4]{1,0}, s8[4096]{0}) custom-call(%row, %row), custom_call_target="__cublas$gemm"
+  %first = f32[1,4]{1,0} get-tuple-element(%dot), index=0
+  %new = f32[8,4]{1,0} fusion(%array, %first, %i), kind=kLoop, calls=%fused_update
+  ROOT %tuple = (f32[8,4]{1,0}, s32[]) tuple(%new, %i)
+}
+
+ENTRY %main (a: f32[8,4]) -> f32[8,4] {
+  %a = f32[8,4]{1,0} parameter(0)
+  %zero = s32[] constant(0)
+  %start = (f32[8,4]{1,0}, s32[]) tuple(%a, %zero)
+  %while = (f32[8,4]{1,0}, s32[]) while(%start), condition=%c, body=%body, backend_config={"known_trip_count":{"n":"8"}}
+  ROOT %out = f32[8,4]{1,0} get-tuple-element(%while), index=0
+}
+"""  # noqa: E501
+
+
+def test_a_compiled_program_is_counted_by_its_kernels(aot_kernels):
+    """A slice of an array is read, and replaced; what cuBLAS needs besides is not counted."""
+    program = aot_kernels.Program(COMPILED)
+    slice_, product, update = 16 + 4 + 8, 8 + 16, 16 + 4 + 16
+    assert program.turn() == aot_kernels.Cost(3, slice_ + product + update)
+    assert program.cost() == program.turn().times(8)
+    assert sum(program.by_name().values()) == program.cost().bytes

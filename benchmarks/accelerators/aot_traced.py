@@ -39,7 +39,14 @@ def _total_of(equation, of_equation):
     return of_equation(equation) + turns * sum(inner)
 
 
+# Products of cuDNN's attention: logits and output; backward, logits again and four gradients.
+KERNELS = {"dot_product_attention_fwd_wrapper": 2, "dot_product_attention_bwd_wrapper": 5}
+
+
 def _flops(equation):
+    if products := KERNELS.get(equation.primitive.name):
+        q, k = (variable.aval.shape for variable in equation.invars[:2])  # (B, T, H, D)
+        return 2 * products * math.prod(q) * k[1]
     if equation.primitive.name != "dot_general":
         return 0
     (contracted, _), _ = equation.params["dimension_numbers"]

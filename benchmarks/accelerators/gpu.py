@@ -38,8 +38,10 @@ import warnings
 
 import numpy as np
 
+from benchmarks.accelerators import gpu_models
+from benchmarks.accelerators.gpu_models import BERT, MODERN, PROMPT
 from benchmarks.shared.kept import markdown
-from benchmarks.steps import libraries, rows
+from benchmarks.steps import rows
 
 RESULTS = rows.RESULTS / "gpu.json"
 ROWS = ["posenc-jax", "posenc-torch", "transformers", "kerashub-jax"]
@@ -47,31 +49,6 @@ FUSED = re.compile(r"fmha|flash|cudnn[\w$]*attention|efficient_attention|mem_eff
 STEPS = ((3, 10), (1, 3))  # not timed and timed, of a step and of a text that is decoded
 NO_GPU = "No GPU here for"
 NO_TIME = "no time was left"
-MODERNBERT = {
-    "model_type": "modernbert",
-    "vocab_size": 50368,
-    "hidden_size": 768,
-    "num_hidden_layers": 22,
-    "num_attention_heads": 12,
-    "intermediate_size": 1152,
-    "max_position_embeddings": 16384,
-    "pad_token_id": 0,
-}
-LLAMA = {
-    "model_type": "llama",
-    "vocab_size": 32000,
-    "hidden_size": 768,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "num_key_value_heads": 4,
-    "head_dim": 64,
-    "intermediate_size": 2048,
-    "max_position_embeddings": 4096,
-    "rms_norm_eps": 1e-6,
-    "tie_word_embeddings": False,
-}
-PROMPT = 64
-BERT, MODERN = "bert-base", "modernbert-base"
 # In the order in which they are measured, should the time not suffice for all of them.
 CASES = [
     f"forward {BERT} 8x2048 0",
@@ -180,7 +157,7 @@ def measured(arguments, case):
     line = {"row": row.name, "case": case, "device": device["name"]}
     device["begin"]()
     try:
-        config = config_of(model, row, length, float(rate), arguments.layers)
+        config = gpu_models.config_of(model, row, length, float(rate), arguments.layers)
         make = {"keras_posenc": posenc, "keras_hub": hub, "transformers": transformers}
         step, kernels = make[row.library](mode, config, batch, length, device)
         warm_up, steps = STEPS[mode == "decode"]
@@ -206,27 +183,6 @@ def timed(step, device):
     ready = time.perf_counter()
     device["copy"](result)
     return ready - start, dispatched - start, time.perf_counter() - ready
-
-
-def config_of(model, row, length, rate, layers):
-    if model == "llama":
-        config = dict(LLAMA)
-    elif model == MODERN:
-        config = {**MODERNBERT, "attention_dropout": rate}
-    else:
-        config = libraries.Task(row, "", model, 1, length, 0.1).config(
-            512 if row.ours else max(512, length)
-        )
-        config["attention_probs_dropout_prob"] = rate
-    config["num_hidden_layers"] = layers or config["num_hidden_layers"]
-    return config
-
-
-def arrays(config, batch, length):
-    """Token ids without padding, and labels."""
-    rng = np.random.default_rng(0)
-    tokens = rng.integers(1000, config["vocab_size"], (batch, length)).astype("int32")
-    return tokens, rng.integers(0, rows.CLASSES, batch).astype("int32")
 
 
 def jax_device():
@@ -287,58 +243,17 @@ def torch_device():
 
 
 def posenc(mode, config, batch, length, device):
-    import keras
-
-    from keras_posenc import Generator, build_transformer_model
-    from keras_posenc.heads import classifier
-
-    keras.config.set_dtype_policy("mixed_bfloat16")
+    model = gpu_models.posenc(mode, config, length)
+    tokens, labels = gpu_models.arrays(config, batch, PROMPT if mode == "decode" else length)
     if mode == "decode":
-        model = build_transformer_model(config, with_mlm="linear")
-        generator = Generator(model, max_length=length)
-        prompts, _ = arrays(config, batch, PROMPT)
-        return lambda: generator.predict(prompts, verbose=0), lambda: []
-    encoder = build_transformer_model(
-        config, hierarchical_position=None if "model_type" in config else True
-    )
-    tokens, labels = arrays(config, batch, length)
-    inputs = {"token_ids": tokens, "segment_ids": np.zeros_like(tokens)}
-    inputs = {each.name: inputs[each.name] for each in encoder.inputs}
-    if mode == "train":
-        encoder = classifier(encoder, rows.CLASSES, pooling="cls")
-    if mode == "embed":
-        pooled = keras.layers.GlobalAveragePooling1D()(encoder.output)
-        encoder = type(encoder)(encoder.inputs, pooled)
-    return keras_step(mode, encoder, inputs, labels)
+        return lambda: model.predict(tokens, verbose=0), lambda: []
+    return keras_step(mode, model, gpu_models.inputs_of(model, tokens), labels)
 
 
 def hub(mode, config, batch, length, device):
-    import keras
-    import keras_hub
-
-    keras.config.set_dtype_policy("mixed_bfloat16")
-    rate = config["attention_probs_dropout_prob"]
-    backbone = keras_hub.models.BertBackbone(
-        vocabulary_size=config["vocab_size"],
-        num_layers=config["num_hidden_layers"],
-        num_heads=config["num_attention_heads"],
-        hidden_dim=config["hidden_size"],
-        intermediate_dim=config["intermediate_size"],
-        dropout=rate,
-        max_sequence_length=max(512, length),
-    )
-    tokens, labels = arrays(config, batch, length)
-    inputs = {
-        "token_ids": tokens,
-        "segment_ids": np.zeros_like(tokens),
-        "padding_mask": np.ones_like(tokens),
-    }
-    output = backbone.output["sequence_output"]
-    if mode == "embed":
-        output = keras.layers.GlobalAveragePooling1D()(output)
-    if mode == "train":
-        output = keras.layers.Dense(rows.CLASSES)(backbone.output["pooled_output"])
-    return keras_step(mode, keras.Model(backbone.input, output), inputs, labels)
+    model = gpu_models.hub(mode, config, length)
+    tokens, labels = gpu_models.arrays(config, batch, length)
+    return keras_step(mode, model, gpu_models.inputs_of(model, tokens), labels)
 
 
 def keras_step(mode, model, inputs, labels):
@@ -426,7 +341,8 @@ def transformers(mode, config, batch, length, device):
     model = model.to(device["kind"]).train(mode == "train")
     size = PROMPT if mode == "decode" else length
     tokens, labels = (
-        torch.from_numpy(x.astype("int64")).to(device["kind"]) for x in arrays(config, batch, size)
+        torch.from_numpy(x.astype("int64")).to(device["kind"])
+        for x in gpu_models.arrays(config, batch, size)
     )
     mask = torch.ones_like(tokens)
     optimizer = torch.optim.Adam(model.parameters(), 1e-4)

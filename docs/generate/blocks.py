@@ -510,6 +510,7 @@ BLOCKS = {block.__name__: block for block in _NAMED} | {
     "tpu_batches": chips.batches,
     "tpu_layers": chips.layers,
     "gpu_layers": chips.gpu_layers,
+    "gpu_programs": chips.gpu_programs,
     "tpu_sequence": chips.over_chips,
     "page": included,
 }

@@ -15,6 +15,7 @@ PLAIN = ["none", "causal"]  # without an encoding, by order
 LAYERS = {"none": "no encoding", "causal": "no encoding, causal"}
 LAYER_MODES = {"forward": "forward", "train with dropout": "training"}
 SPLASH, DEFAULT = "†", "‡"
+CASE = "case (mode, model, texts x tokens, attention dropout)"
 CHIPS = {"t4": "T4", "h100": "H100"}
 
 
@@ -110,6 +111,33 @@ def gpu_layers():
         cells = [of_modes.get(mode, {}).get("temporary_mb") for mode in modes]
         lines.append([*key, *("-" if mb is None else f"{mb:,}" for mb in cells)])
     return tables.markdown(lines)
+
+
+def gpu_programs():
+    """Whole models on JAX, compiled for a GPU that was not there, beside KerasHub."""
+    found = results("aot_gpu")
+    columns = {"gb": "GB moved", "kernels": "kernels", "temporary_mb": "MB", "tflop": "Tflop"}
+    sides = {"posenc-jax": "keras_posenc", "kerashub-jax": "KerasHub"}
+    rows = [(CASE, *(f"{side}: {word}" for side in sides.values() for word in columns.values()))]
+    for case in dict.fromkeys(program["case"] for program in found["programs"]):
+        cells = [case]
+        for side in sides:
+            one, two = (p for p in found["programs"] if (p["row"], p["case"]) == (side, case))
+            cells += [_of_all_layers(case, one[key], two[key]) for key in columns]
+        rows.append(cells)
+    return (
+        f"{tables.markdown(rows)}\n\n{_versions(found)}; {found['device']}. "
+        "[aot_gpu.json](../results/aot_gpu.json).\n\n"
+        "```\npython -m benchmarks.accelerators.aot_gpu\n```"
+    )
+
+
+def _of_all_layers(case, one, two):
+    """A figure of 6 or 12 layers, on the line through those of one and two."""
+    if one is None:
+        return "-"
+    number = one + (5 if "minilm" in case else 11) * (two - one)
+    return f"{number:,.0f}" if number >= 20 else f"{number:.1f}"
 
 
 def largest(model, length):

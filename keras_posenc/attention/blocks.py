@@ -62,13 +62,17 @@ def attend_in_blocks(q, k, v, grid, rules, block_rows, compute):
     """
     block, tensors, carry = prepare(q, k, v, grid, rules, compute)
     known = None not in (q.shape[1], k.shape[1]) and isinstance(block_rows, int)
-    runs = [(None, None)]
+    runs, texts = [(None, None)], 0
+    if known and q.shape[0] and not (carry or grid.order_is_index or backend.platform(q) != "gpu"):
+        # Blocks of whole texts read their keys once, and add up no gradients of keys.
+        most = q.shape[0] * block_rows // q.shape[1]
+        texts = max((n for n in range(1, most + 1) if q.shape[0] % n == 0), default=0)
     if grid.order_is_index and known and not rules.hooks.all_columns:
         runs = _runs(q.shape[1], k.shape[1], block_rows)
     outputs = []
     for number, (row_range, column_range) in enumerate(runs):
         visible = {key: _cut(x, key, row_range, column_range) for key, x in tensors.items()}
-        outputs.append(run(block.apart(number), visible, block_rows, carry))
+        outputs.append(run(block.apart(number), visible, block_rows, carry, texts=texts))
     return by_head(ops.concatenate(outputs, axis=ROWS) if len(outputs) > 1 else outputs[0])
 
 
@@ -78,11 +82,8 @@ class QueryBlock:
 
     It holds no tensors itself: they would stay in memory beyond the backward pass.
 
-    Attributes:
-        inputs: `Inputs` without tensors.
-        rules: `Rules` without tensors.
-        compute: as in `attend_in_blocks`.
-        variables: dict, id -> variable of the encodings, whose values are passed as arguments.
+    `inputs`, `rules`: without tensors. `compute`: as in `attend_in_blocks`. `variables`: dict, from
+    ids to variables of the encodings, whose values are passed as arguments.
     """
 
     inputs: Inputs
@@ -136,28 +137,27 @@ def prepare(q, k, v, grid, rules, compute, explicit=False):
     return QueryBlock(with_tensors(inputs, {}), rules, compute, variables), tensors, carry
 
 
-def run(block, tensors, block_rows, carry, columns=None, at_once=1):
+def run(block, tensors, block_rows, carry, columns=None, at_once=1, texts=0):
     """Computes the output (B, H, Tq, Dv) of a map in blocks of `block_rows` rows.
 
-    Args:
-        block: `QueryBlock`.
-        tensors: dict, with the keys of `prepare`.
-        block_rows: int, or on TensorFlow an int32 scalar.
-        carry: list of tensors.
-        columns: None, or dict of tensors (N, ...): the columns of each of N blocks. Then there are
-            at most N `block_rows` rows.
-        at_once: int, a divisor of N. So many blocks are computed as one with a larger batch, which
-            needs columns for each, no carry, and that all blocks read weights only.
+    `block`, `tensors`, `carry`: as `prepare` makes them. `columns`: None, or dict of tensors
+    (N, ...): the columns of each of N blocks. Then there are at most N `block_rows` rows.
+    `at_once`: int, a divisor of N. So many blocks are computed as one with a larger batch, which
+    needs columns for each, no carry, and that all blocks read weights only. `texts`: int, a divisor
+    of B, or 0. Number of texts in a block, which has all of their rows.
     """
     batch, num_rows = (ops.shape(tensors["q", None])[axis] for axis in (0, ROWS))
     count = (num_rows + block_rows - 1) // block_rows
-    if columns is None:  # blocks of even size
+    if texts:
+        count, block_rows, columns = batch // texts, texts, {}
+    elif columns is None:  # blocks of even size
         block_rows, columns = _even_rows(tensors["q", None], num_rows, block_rows), {}
     else:
         count = ops.shape(columns["k", None])[0]
     stacked, whole = dict(columns), {}
     for key, x in tensors.items():
-        axis = axis_along(key, x, "rows")
+        of_texts = 0 if has_batch(key, x, batch) else None
+        axis = of_texts if texts else axis_along(key, x, "rows")
         if axis is None:
             whole[key] = x
         else:
@@ -176,6 +176,8 @@ def run(block, tensors, block_rows, carry, columns=None, at_once=1):
     )
     if at_once > 1:
         outputs = ops.reshape(outputs, (count, batch, *ops.shape(outputs)[2:]))
+    if texts:
+        return ops.reshape(outputs, (batch, *outputs.shape[2:]))
     return _joined(outputs, num_rows)
 
 
@@ -189,6 +191,13 @@ def axis_along(key, x, side):
     if axis is None or (x.shape[axis] == 1 and key[0] != "q"):
         return None
     return axis % len(x.shape)
+
+
+def has_batch(key, x, batch):
+    """Whether the first axis of a tensor is the batch, not one text for all, nor another axis."""
+    axes, rank = AXES[key[0]], len(x.shape)
+    of_map = [axis % rank for axis in (axes.rows, axes.columns) if axis is not None]
+    return bool(of_map) and 0 not in of_map and x.shape[0] == batch
 
 
 def _as_one_batch(x, batch, size):

@@ -102,15 +102,10 @@ def attend(q, k, v, grid, rules, with_map=False):
     A window costs what its cells cost. A fused kernel is used where the backend has one and no
     encoding needs the map. Otherwise the map is materialised.
 
-    Args:
-        q, k, v: heads (B, T, H, D), before the encodings of `rules`; of k and v there may be fewer.
-        grid: `Grid` of the map.
-        rules: `Rules`.
-        with_map: bool. Return the map too, which is then materialised as a whole.
-
-    Returns:
-        The output (B, Tq, H, Dv), the weights before dropout, and the logits before closing,
-        (B, H, Tq, Tk); these two are None unless `with_map`.
+    `q`, `k`, `v`: heads (B, T, H, D), before the encodings of `rules`; of k and v there may be
+    fewer. `with_map`: bool. Return the map too, which is then materialised as a whole. Returns the
+    output (B, Tq, H, Dv), the weights before dropout, and the logits before closing,
+    (B, H, Tq, Tk); these two are None unless `with_map`.
     """
     if 0 in (*q.shape[:2], k.shape[1]):
         return attend_nothing(q, k, v)

@@ -12,7 +12,7 @@ import keras
 from keras import ops
 
 from keras_posenc import backend
-from keras_posenc.attention.blocks import AXES, ROWS, Inputs, axis_along, prepare, run
+from keras_posenc.attention.blocks import AXES, ROWS, Inputs, axis_along, has_batch, prepare, run
 from keras_posenc.attention.matrix import by_head
 from keras_posenc.maps.axes import tensors_of, with_tensors
 
@@ -57,12 +57,9 @@ def rows_on_each_device(q, block_rows):
 def run_with_neighbours(function, rows, columns, first):
     """function(rows, columns, first, extend) with the rows and columns of each device.
 
-    Args:
-        function: Takes three dicts of tensors with the keys of `prepare`, and a function `extend`.
-            That one takes a tensor, its axis of columns, and the numbers of columns to add before
-            and after those of the device.
-        rows, columns: Dicts of tensors, which are split.
-        first: Dict of tensors that all devices have.
+    `function`: takes three dicts of tensors with the keys of `prepare`, and a function `extend`,
+    which takes a tensor, its axis of columns, and the numbers of columns to add before and after
+    those of the device. `rows`, `columns`: what is split. `first`: what all devices have.
     """
     groups = [list(group) for group in (rows, columns, first)]
     values = [x for group in (rows, columns, first) for x in group.values()]
@@ -104,7 +101,7 @@ def attend_per_device(path, q, k, v, grid, rules):
     tensors = tensors_of(record)
     # Queries and keys may be content, too: what is one tensor stays one.
     unique = {id(x): x for x in tensors.values()}
-    split = {id(x): _has_batch(key, x, ops.shape(q)[0]) for key, x in tensors.items()}
+    split = {id(x): has_batch(key, x, ops.shape(q)[0]) for key, x in tensors.items()}
 
     def of_one(values):
         values = dict(zip(unique, values, strict=True))
@@ -119,10 +116,3 @@ def attend_per_device(path, q, k, v, grid, rules):
 
     values = [ops.convert_to_tensor(x) for x in unique.values()]
     return backend.over_batch(of_one, values, [split[key] for key in unique])
-
-
-def _has_batch(key, x, batch):
-    """Whether the first axis of a tensor is the batch, not one text for all, nor another axis."""
-    axes, rank = AXES[key[0]], len(x.shape)
-    of_map = [axis % rank for axis in (axes.rows, axes.columns) if axis is not None]
-    return bool(of_map) and 0 not in of_map and x.shape[0] == batch

@@ -20,7 +20,7 @@ from keras_posenc.backend import (
     weighing,
 )
 from keras_posenc.backend.shared import *  # noqa: F403
-from keras_posenc.backend.weighing import keep_by_hash
+from keras_posenc.backend.weighing import keep_by_hash  # noqa: F401
 
 __all__ = shared.NAMES
 
@@ -245,7 +245,8 @@ def weigh_values(logits, mask, v, dropout, hashes, output=None, keep_logits=Fals
         above = ops.exp(below)
         total = ops.sum(above, axis=-1, keepdims=True)
         used = above / total
-        used = keep_by_hash(used, dropout, hashes) if dropout else used
+        # Chosen zeros would be an array as large as the block, which a loop reads in each turn.
+        used = used * weighing.kept(dropout, hashes) if dropout else used
         output = weighing.weighed(ops.cast(used, v.dtype), v)
         output = checkpoint_name(output, SAVED)
         # If the total is known, this is fused with the product before it.

@@ -42,9 +42,14 @@ def bits_of(hashes):
     return of_rows[..., None] * of_columns[:, None, None]
 
 
+def kept(rate, hashes):
+    """The cells (B, H, Tq, Tk) of a map, or of a part of one, that its hashes do not drop."""
+    return bits_of(hashes) >= int(rate * 2**32) - 2**31
+
+
 def keep_by_hash(weights, rate, hashes):
-    """Zeroes the weights of a map, or of a part of one, by the bits of its hashes."""
-    return ops.where(bits_of(hashes) >= int(rate * 2**32) - 2**31, weights, 0.0)
+    """Zeroes the weights of the cells that are not `kept`."""
+    return ops.where(kept(rate, hashes), weights, 0.0)
 
 
 def weighed(weights, v):

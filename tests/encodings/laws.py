@@ -474,7 +474,7 @@ def gradients(layer, x, compiled=False, causal=False, counted=None, **arguments)
     `counted` (B, T) leaves rows out of the sum: paths differ in the gradient of a row that may
     attend to nothing.
     """
-    weights = numbers(9, length=x.shape[1])
+    weights = numbers(9, len(x), x.shape[1])
     weights = weights if counted is None else weights * counted[..., None]
     weights = ops.convert_to_tensor(weights)
     arguments = {
