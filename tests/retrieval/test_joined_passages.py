@@ -16,7 +16,14 @@ from published import publish
 from keras_posenc import embed, load_text_model
 from keras_posenc.cli import main
 from keras_posenc.layers.activations import rounded_tanh
-from keras_posenc.retrieval import LateSpans, Vectors, chunk_spans, embed_spans, open_embedder
+from keras_posenc.retrieval import (
+    LateChunks,
+    LateSpans,
+    Vectors,
+    chunk_spans,
+    embed_spans,
+    open_embedder,
+)
 from keras_posenc.training import contextualize
 
 SIZES = {
@@ -166,6 +173,25 @@ def test_passages_that_the_package_makes_and_a_prompt(contextual):
     for of_text in passages:  # the prompt counts for the first passage, as in a text
         of_text[0] = "passage: " + of_text[0]
     same(found.vectors, np.concatenate([means_of(contextual, each) for each in passages]))
+
+
+@pytest.mark.once
+def test_windows_and_titles_are_added(contextual):
+    text = " ".join(DOCUMENTS[0] + DOCUMENTS[2])
+    model = open_embedder(contextual[0])
+    passages = [text[start:end] for start, end in chunk_spans(text, model.tokenizer, 9)]
+
+    def unit(rows):
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+    def rounded(parts, length=None):
+        return unit(np.rint(127 * np.tanh(means_of(contextual, parts, length))))
+
+    reading = LateChunks(9, titles=["A title"], windows=24)
+    found = model.encode([text], "document", 0, reading).vectors
+    expected = unit(rounded(passages) + rounded(passages, 24))
+    alone = np.concatenate([rounded([f"A title\n{passage}"]) for passage in passages])
+    np.testing.assert_allclose(found, unit(expected + alone), atol=1e-5)
 
 
 def test_a_document_longer_than_the_window(contextual):
