@@ -13,7 +13,7 @@ import pytest
 import tiny_tokenizers
 from published import publish
 
-from keras_posenc import embed, load_text_model
+from keras_posenc import TextModel, Tokenizer, embed, embedder, load_text_model
 from keras_posenc.cli import main
 from keras_posenc.layers.activations import rounded_tanh
 from keras_posenc.retrieval import (
@@ -293,6 +293,9 @@ def test_what_cannot_be_read(published, contextual, independent, tmp_path):
         path.write_text(json.dumps({**config, "sep_token": None}))
     with pytest.raises(ValueError, match="separator, which no file names: give `sep_token` in tok"):
         open_embedder(folder)
+    made = TextModel(embedder(contextual[0]), Tokenizer(contextual[0]))
+    with pytest.raises(ValueError, match="`model` must read the separator of passages, and pads"):
+        embed_spans(made, ["One"], [[(0, 3)]], verbose=0)
     folder = tmp_path / "module"
     shutil.copytree(independent[0], folder)
     rows = json.loads((folder / "modules.json").read_text())

@@ -122,16 +122,21 @@ def vectors_of_spans(model, texts, spans, verbose):
     first_row = np.concatenate([[0], np.cumsum(sizes)])
     transformer = getattr(model.model, "transformer", None)
     separator = transformer and separator_id(model.tokenizer, transformer.config)
+    if separator == model.tokenizer.pad_id:
+        raise ValueError(
+            "`model` must read the separator of passages, and pads with it: open the directory "
+            f"with open_embedder, which takes another id. Received: pad_id={separator}"
+        )
     windows = []
     for text, of_text, row in zip(texts, spans, first_row[:-1], strict=True):
         windows += _windows(model, text, of_text, row, separator) if len(of_text) else []
     sums = np.zeros((first_row[-1], encoder.output_shape[-1]))
     counts = np.zeros(first_row[-1])
-    rows = [(window.token_ids, window.segment_ids) for window in windows]
+    rows = [row for row, _ in windows]
     options = {"max_length": model.max_length, "token_budget": model.token_budget}
     found = predicted(encoder, rows, verbose, tokenizer=model.tokenizer, **options)
     for features, number in found if rows else ():
-        for row, tokens in windows[number].members:
+        for row, tokens in windows[number][1]:
             sums[row] += features[tokens].sum(axis=0, dtype="float64")
             counts[row] += len(tokens)
     _check_counts(counts, spans, first_row)
@@ -139,15 +144,6 @@ def vectors_of_spans(model, texts, spans, verbose):
     vectors = means if head is None else _of_head(head, means)
     starts, ends = np.array([span for of_text in spans for span in of_text], int).reshape(-1, 2).T
     return ChunkVectors(vectors, np.repeat(np.arange(len(texts)), sizes), starts, ends)
-
-
-@dataclasses.dataclass
-class _Window:
-    """What the encoder reads at a time."""
-
-    token_ids: list
-    segment_ids: list
-    members: list  # (row, tokens): a span's row of the result, and its tokens in this window
 
 
 # Of each embedder, so that a second call does not compile its programs again.
@@ -204,7 +200,8 @@ def _joined(tokenizer, prompt, text, spans, separator):
 
 
 def _windows(model, text, spans, first_row, separator):
-    """The windows of a text, each with the spans that have tokens in it."""
+    """The windows of a text: their ids and segments, and (row, tokens) of each span in them, its
+    row of the result and its tokens in the window."""
     tokenizer, prompt = model.tokenizer, model.prompt
     if separator is None:
         ((ids, offsets),) = tokenizer.contents([prompt + text], offsets=True)
@@ -224,20 +221,18 @@ def _windows(model, text, spans, first_row, separator):
     starts = window_starts(len(ids), size, max(1, size - size // 4))
     chosen = most_central(len(ids), size, starts)
     before, last = tokenizer.assemble([-1])[0].index(-1) + taken, len(ids) - 1
-    windows = []
-    for start in starts:
-        windows.append(_Window(*tokenizer.assemble(prefix + ids[start : start + size]), []))
+    windows = [(tokenizer.assemble(prefix + ids[start : start + size]), []) for start in starts]
     for row, tokens in enumerate(_tokens_of(offsets, spans), first_row):
         for inside in np.split(tokens, np.flatnonzero(np.diff(chosen[tokens])) + 1):
             if not len(inside):
                 continue
             index = chosen[inside[0]]
-            window, places = windows[index], inside - starts[index] + before
+            ((token_ids, _), members), places = windows[index], inside - starts[index] + before
             # With its special tokens one span over a whole text has the vector of the text.
             opening = range(before) if inside[0] == 0 else ()
-            closing = range(places[-1] + 1, len(window.token_ids)) if inside[-1] == last else ()
-            window.members.append((row, np.array([*opening, *places, *closing])))
-    return [window for window in windows if window.members]
+            closing = range(places[-1] + 1, len(token_ids)) if inside[-1] == last else ()
+            members.append((row, np.array([*opening, *places, *closing])))
+    return [(row, members) for row, members in windows if members]
 
 
 def special_tokens(model):
