@@ -110,28 +110,24 @@ def attend(q, k, v, grid, rules, with_map=False):
     if 0 in (*q.shape[:2], k.shape[1]):
         return attend_nothing(q, k, v)
     with backend.exporting_free_sizes(q):
-        return _attend(q, k, v, grid, rules, with_map)
-
-
-def _attend(q, k, v, grid, rules, with_map):
-    if with_map or backend.is_exporting():
-        _check_rows(q, rules.hooks.encodings)
-    fused = not with_map and _takes_kernel(q, rules)
-    rules = rules.drawn(q, k, fused)
-    q, k, grid = encode(q, k, v, grid, rules.hooks, forms_map=not fused)
-    v = repeated_heads(v, k.shape[2])  # an encoding may have widened the keys by query head
-    splash = False
-    if fused and backend.platform(q) == "tpu":
-        whole = backend.sequence_shards(q) == 1  # the kernel needs all rows
-        fused = splash = whole and _takes_splash(q, k, grid, rules)
-    plan = make_plan(q, k, grid, rules, with_map, fused, splash)
-    path = next(path for condition, path in PATHS if condition(plan))
-    in_loop = plan.local_rows or plan.block_rows is not None
-    if not with_map and not splash and (in_loop or not fused) and splits_batch(q, rules):
-        path = functools.partial(path, plan)
-        return attend_per_device(path, q, k, v, grid, rules), None, None
-    result = path(plan, q, k, v, grid, rules)
-    return result if with_map else (result, None, None)
+        if with_map or backend.is_exporting():
+            _check_rows(q, rules.hooks.encodings)
+        fused = not with_map and _takes_kernel(q, rules)
+        rules = rules.drawn(q, k, fused)
+        q, k, grid = encode(q, k, v, grid, rules.hooks, forms_map=not fused)
+        v = repeated_heads(v, k.shape[2])  # an encoding may have widened the keys by query head
+        splash = False
+        if fused and backend.platform(q) == "tpu":
+            whole = backend.sequence_shards(q) == 1  # the kernel needs all rows
+            fused = splash = whole and _takes_splash(q, k, grid, rules)
+        plan = make_plan(q, k, grid, rules, with_map, fused, splash)
+        path = next(path for condition, path in PATHS if condition(plan))
+        in_loop = plan.local_rows or plan.block_rows is not None
+        if not with_map and not splash and (in_loop or not fused) and splits_batch(q, rules):
+            path = functools.partial(path, plan)
+            return attend_per_device(path, q, k, v, grid, rules), None, None
+        result = path(plan, q, k, v, grid, rules)
+        return result if with_map else (result, None, None)
 
 
 def _takes_kernel(q, rules):

@@ -39,16 +39,8 @@ def read_config(folder):
 
 def weights_file(folder):
     """The file that the weights are opened by: it has them, or is an index of those that have."""
-    for pattern in WEIGHTS:
-        matches = fnmatch.filter(folder.names(), pattern)
-        if len(matches) == 1:
-            check_file(folder.path / matches[0])
-            return folder.place(matches[0])
-        if matches:
-            raise ValueError(
-                f"{folder} holds several checkpoints, name one of them: "
-                f"{shorten(', '.join(matches))}."
-            )
+    if (file := _weights_file(folder)) is not None:
+        return file
     inner = sorted(
         name for name in folder.names() if (folder.path / name / CONFIG_NAMES[0]).is_file()
     )
@@ -59,6 +51,20 @@ def weights_file(folder):
     )
 
 
+def _weights_file(folder):
+    for pattern in WEIGHTS:
+        matches = fnmatch.filter(folder.names(), pattern)
+        if len(matches) == 1:
+            check_file(folder.path / matches[0])
+            return folder.place(matches[0])
+        if matches:
+            raise ValueError(
+                f"{folder} holds several checkpoints, name one of them: "
+                f"{shorten(', '.join(matches))}."
+            )
+    return None
+
+
 def weight_files(folder):
     """The files with the numbers of a checkpoint; an empty list if none is chosen."""
     if folder.file is not None:
@@ -66,7 +72,9 @@ def weight_files(folder):
         pattern = prefix if folder.has(prefix) else f"{prefix}.data-*"
         return [folder.path / name for name in fnmatch.filter(folder.names(), pattern)]
     try:
-        path = weights_file(folder)
+        path = _weights_file(folder)
+        if path is None:
+            return []
         if path.name.endswith(".index.json"):
             return list(read_index(path)[1].values())
     except (OSError, ValueError):  # opening it tells why

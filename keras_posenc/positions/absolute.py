@@ -6,7 +6,7 @@ from keras import ops
 from keras_posenc import backend
 from keras_posenc.arguments import checks
 from keras_posenc.keras_support.configured import Configured
-from keras_posenc.positions.position_range import consecutive, mark_missing
+from keras_posenc.positions.position_range import check_length, consecutive, mark_missing
 
 MERGE_MODES = ("add", "mul", "zero", "concat")
 
@@ -32,6 +32,7 @@ class AbsolutePositionEmbedding(Configured, keras.layers.Layer):
     """
 
     max_position = None  # the number of positions that have an embedding; None if all do
+    remedy = ""  # what to do about other positions
 
     def __init__(self, output_dim, merge_mode="add", **kwargs):
         backend.check_floatx()
@@ -53,9 +54,6 @@ class AbsolutePositionEmbedding(Configured, keras.layers.Layer):
             float32 of shape `(*ids.shape, D)`.
         """
         raise NotImplementedError
-
-    def check_length(self, offset, length):
-        """Raises ValueError unless the positions offset .. offset + length - 1 have embeddings."""
 
     def check_ids(self, position_ids):
         """Returns the ids; raises ValueError unless all of them have embeddings."""
@@ -81,7 +79,7 @@ class AbsolutePositionEmbedding(Configured, keras.layers.Layer):
         if position_ids is None:
             position_ids = consecutive(length, offset)
             if isinstance(length, int) and isinstance(offset, int):
-                self.check_length(offset, length)
+                check_length(offset, length, self.max_position, self.remedy)
             else:
                 position_ids = self.check_ids(position_ids)
         else:
@@ -124,7 +122,7 @@ class AbsolutePositionEmbedding(Configured, keras.layers.Layer):
             self._check_ids_shape(position_ids.shape, inputs.shape)
             self.check_ids(position_ids)
         elif isinstance(inputs.shape[1], int) and isinstance(offset, int):
-            self.check_length(offset, inputs.shape[1])
+            check_length(offset, inputs.shape[1], self.max_position, self.remedy)
         batch, length, features = inputs.shape
         if self.merge_mode == "zero":
             by_text = position_ids is not None and len(position_ids.shape) == 2

@@ -6,7 +6,7 @@ from keras import ops
 from keras_posenc.arguments import checks
 from keras_posenc.arguments.hints import Initializer
 from keras_posenc.positions.absolute import AbsolutePositionEmbedding
-from keras_posenc.positions.position_range import check_length, check_positions
+from keras_posenc.positions.position_range import check_positions
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -77,9 +77,6 @@ class LearnedPositionEmbedding(AbsolutePositionEmbedding):
 
     def rows(self, position_ids):
         return ops.take(self.table, position_ids, axis=0)
-
-    def check_length(self, offset, length):
-        check_length(offset, length, self.max_position, self.remedy)
 
     def check_ids(self, position_ids):
         if not keras.backend.is_int_dtype(position_ids.dtype):

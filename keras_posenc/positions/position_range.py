@@ -73,8 +73,10 @@ def mark_missing(rows, ids, bound):
 
 
 def check_length(offset, length, bound, remedy):
-    """Raises ValueError unless the positions offset .. offset + length - 1 are below `bound`."""
-    _check_range(offset, max(offset, offset + length - 1), bound, remedy)
+    """Raises ValueError unless the positions offset .. offset + length - 1 are below `bound`, if
+    there is one."""
+    if bound is not None:
+        _check_range(offset, max(offset, offset + length - 1), bound, remedy)
 
 
 def _check_range(smallest, largest, bound, remedy):

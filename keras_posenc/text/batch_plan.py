@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 
+from keras_posenc import backend
 from keras_posenc.text import shapes
 from keras_posenc.text.buckets import batch_sizes, choose_lengths, even_sizes
 
@@ -45,14 +46,15 @@ def plan_batches(
     encoded separately. `multiple`: of which the rows of a batch are one. `price`: the `shape_price`
     of `TextBatches`, as the others are its arguments. Returns a `Plan`.
     """
-    fixed = fixed_shapes is not None and shapes.compiles_each()
+    costs = shapes.costs()
+    fixed = fixed_shapes is not None and costs.compiles_each
     if fixed:
         lengths, pad_to = shapes.on_ladder(lengths, fixed_shapes, pad_to), 1
-    elif fixed_shapes is not None and shapes.are_free():
+    elif fixed_shapes is not None and backend.TRAITS.eager and not costs.accelerated:
         pad_to = 1  # a text alone has no padding, so a mask costs nothing
-    if fixed_shapes is not None:
-        token_budget = shapes.prediction_budget(token_budget)
-    priced, call = shapes.priced_shapes(), shapes.call_price()
+    if fixed_shapes is not None and not costs.accelerated:
+        token_budget = min(token_budget, shapes.CPU_BATCH)
+    priced, call = costs.priced_shapes, costs.call
     texts = sides or 1
     if priced < len(lengths) and lengths.max() * texts * len(lengths) > token_budget:
         price = 0  # the last batch has another number of rows: two shapes in any case

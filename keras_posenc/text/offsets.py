@@ -46,15 +46,11 @@ def in_chunks(texts, most):
         yield chunk
 
 
-def without_spaces(text, spans):
-    """Spans that leave out the spaces at their ends, which some tokenizers count to a token.
+def without_spaces(text, start, end):
+    """A span that leaves out the spaces at its ends, which some tokenizers count to a token.
 
-    A token that is nothing but spaces has an empty one.
+    That of a token that is nothing but spaces is empty.
     """
-    return [_trimmed(text, *span) for span in spans]
-
-
-def _trimmed(text, start, end):
     part = text[start:end]
     end -= len(part) - len(part.rstrip())
     return min(start + len(part) - len(part.lstrip()), end), end

@@ -1,6 +1,7 @@
 """What one more shape of a batch costs, and shapes that do not depend on the texts."""
 
 import math
+import typing
 
 import numpy as np
 from keras import layers, ops
@@ -27,54 +28,54 @@ FEW, MANY = 10, 40
 CPU_BATCH, CPU_CALL, ACCELERATOR_CALL = 1024, 32, 2048
 
 
-def shape_price(model=None):
+class Costs(typing.NamedTuple):
+    """What batches cost on the device that computes.
+
+    Attributes:
+        accelerated: bool. It is no CPU.
+        call: int. How many tokens are computed in the time that calling a program takes.
+        priced_shapes: number. After so many shapes further ones cost nothing.
+    """
+
+    accelerated: bool
+    call: int
+    priced_shapes: float
+
+    @property
+    def compiles_each(self):
+        """Whether a program is made for every shape."""
+        return backend.TRAITS.shape_price > 0 and self.priced_shapes == math.inf
+
+
+def costs():
+    """The `Costs` of this process."""
+    if backend.on_accelerator(ops.zeros(())):
+        # TensorFlow's programs are for any shape, except those of XLA, which it uses on a GPU.
+        return Costs(True, ACCELERATOR_CALL, math.inf)
+    return Costs(False, CPU_CALL, backend.TRAITS.priced_shapes)
+
+
+def shape_price(model=None, training=False):
     """How many tokens of padding one more shape of a batch must save to be worth its program.
 
     A program is made in a time for each operation, and run in a time for each number of the
     weights. So the price falls with the width of the layers, and does not depend on their number.
-    `model`: `keras.Model`. Default: one as wide as MiniLM, 384. Returns an int; 0 where no program
-    is made for a shape.
+    `model`: `keras.Model`. Default: one as wide as MiniLM, 384. `training`: bool. The batches must
+    not depend on whether programs are kept. Returns an int; 0 where no program is made for a shape.
     """
-    kept = KEPT if backend.keeps_programs() else 1
-    return _at_least(_price(model) // kept)
-
-
-def training_price(model=None):
-    """The same for a training, whose batches must not depend on whether programs are kept."""
-    return _at_least(_price(model))
-
-
-def _price(model):
     price = backend.TRAITS.shape_price
     if price and model is not None:
         tables = {id(w) for layer in _embeddings(model) for w in layer.weights}
         sizes = [math.prod(w.shape) for w in model.weights if id(w) not in tables]
         price = round(price * MEASURED_WEIGHT * len(sizes) / max(1, sum(sizes)))
-    return price
-
-
-def _at_least(price):
-    return max(price, ACCELERATOR_PRICE) if price and _on_accelerator() else price
+    if backend.keeps_programs() and not training:
+        price //= KEPT
+    return max(price, ACCELERATOR_PRICE) if price and costs().accelerated else price
 
 
 def shape_options(model):
     """The options of `TextBatches` that are best for a model."""
-    return {"shape_price": shape_price(model), "max_shapes": FEW if compiles_each() else MANY}
-
-
-def compiles_each():
-    """Whether a program is made for every shape."""
-    return backend.TRAITS.shape_price > 0 and priced_shapes() == math.inf
-
-
-def are_free():
-    """Whether a batch may be of any shape: no program is made for one, and none is faster."""
-    return backend.TRAITS.eager and not _on_accelerator()
-
-
-def prediction_budget(budget):
-    """How many tokens a batch of predictions has at most, where `budget` are allowed."""
-    return budget if _on_accelerator() else min(budget, CPU_BATCH)
+    return {"shape_price": shape_price(model), "max_shapes": FEW if costs().compiles_each else MANY}
 
 
 def prepare_predictions(model, batches, on_batch=False):
@@ -85,17 +86,6 @@ def prepare_predictions(model, batches, on_batch=False):
     """
     if on_batch or len(batches.shapes) > 1:  # the next ones may have another shape
         backend.trace_any_shape(model, on_batch)
-
-
-def call_price():
-    """How many tokens are computed in the time that calling a program takes."""
-    return ACCELERATOR_CALL if _on_accelerator() else CPU_CALL
-
-
-def priced_shapes():
-    """The number of shapes after which further ones cost nothing."""
-    # TensorFlow's programs are then for any shape, except those of XLA, which it uses on a GPU.
-    return math.inf if _on_accelerator() else backend.TRAITS.priced_shapes
 
 
 def max_position_of(model):
@@ -156,9 +146,9 @@ def fixed_sizes(counts, lengths, budget, multiple=1):
     >>> fixed_sizes([1], [64], budget=1024), fixed_sizes([500], [64], budget=1024)
     ([1], [16])
     """
-    call = call_price()
+    accelerated, call, _ = costs()
     lengths = np.asarray(lengths)
-    if not _on_accelerator():
+    if not accelerated:
         budget = np.where(lengths <= SHORT[-1], budget, 1)
     many = np.maximum(1, budget // (lengths * multiple)) * multiple
 
@@ -174,7 +164,3 @@ def fixed_sizes(counts, lengths, budget, multiple=1):
 
 def _embeddings(model):
     return [layer for layer in layers_in(model) if isinstance(layer, layers.Embedding)]
-
-
-def _on_accelerator():
-    return backend.on_accelerator(ops.zeros(()))

@@ -45,24 +45,17 @@ def layout(tokenizer, pair=False):
     `tokenizer`: `tokenizers.Tokenizer`. Returns a list of runs (0 or 1 for the first and second
     text, or None; ids; segment).
     """
-    probe = next((text for text in ("a", *_tokens(tokenizer)) if _length(tokenizer, text)), "a")
+    texts = ("a", *itertools.islice(tokenizer.get_vocab(), 1000))
+    own = ((text, tokenizer.encode(text, add_special_tokens=False).ids) for text in texts)
+    probe, text = next((each for each in own if each[1]), ("a", []))
     encoding = tokenizer.encode(*[probe] * (1 + pair))
     tokens = zip(encoding.sequence_ids, encoding.type_ids, encoding.ids, strict=True)
     runs = itertools.groupby(tokens, key=lambda token: token[:2])
     runs = [(which, [ids for *_, ids in run], segment) for (which, segment), run in runs]
     # What is written in place of a text that is left out also counts as the first.
-    text = tokenizer.encode(probe, add_special_tokens=False).ids
     if [ids for which, ids, _ in runs if which is not None] != [text] * (1 + pair) or not text:
         raise ValueError("it leaves out a text, or finds no token in any")
     return runs
-
-
-def _tokens(tokenizer):
-    return itertools.islice(tokenizer.get_vocab(), 1000)
-
-
-def _length(tokenizer, text):
-    return len(tokenizer.encode(text, add_special_tokens=False).ids)
 
 
 def set_ends(tokenizer, vocabulary, names, add_bos, add_eos):

@@ -249,7 +249,8 @@ class Tokenizer(Tokens):
             with refusals(self._source):
                 encodings = encode(chunk, add_special_tokens=False)
             for text, each in zip(chunk, encodings, strict=True):
-                contents.append((each.ids, without_spaces(text, each.offsets) if offsets else None))
+                spans = [without_spaces(text, *span) for span in each.offsets] if offsets else None
+                contents.append((each.ids, spans))
         return contents
 
     def _row(self, row, max_length=None, truncate_from=None, offsets=False):

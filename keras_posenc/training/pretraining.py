@@ -29,7 +29,7 @@ from keras_posenc.text.pretraining_batches import (
     MaskedLanguageModelBatches,
     encode_corpus,
 )
-from keras_posenc.text.shapes import training_price
+from keras_posenc.text.shapes import shape_price
 from keras_posenc.training.cached_texts import cached_texts, cached_tokens
 from keras_posenc.training.progress import SHORT, Progress, printer
 from keras_posenc.training.runs import take_steps
@@ -155,7 +155,7 @@ class Pretraining:
     def _batches(self, texts, shuffle):
         recipe = self.recipe
         options = dict(token_budget=recipe.token_budget, shuffle=shuffle, seed=recipe.seed)
-        options |= {"pack": recipe.pack, "shape_price": training_price()}
+        options |= {"pack": recipe.pack, "shape_price": shape_price(training=True)}
         if isinstance(texts, DiskList):
             masked = recipe.objective == "mlm"
             texts = cached_corpus(texts, self.tokenizer, recipe.max_length, masked)

@@ -110,7 +110,7 @@ def test_batches_from_memory_maps_equal_those_in_memory(
         stride=stride,
         prompts={"query": "w1 ", "document": "w2 "} if task.embeds else None,
     )
-    options = {"shuffle": True, "seed": 3, **task.training_options()}
+    options = {"shuffle": True, "seed": 3, **task.training_options}
     if task.name in ("classify", "tag"):
         options["class_weight"] = "balanced"
     both = [

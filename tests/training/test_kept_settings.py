@@ -118,5 +118,5 @@ def test_batches_of_a_training_do_not_depend_on_kept_programs(monkeypatch):
     prices = []
     for kept in (False, True):
         monkeypatch.setattr(shapes.backend, "keeps_programs", lambda kept=kept: kept)
-        prices.append((shapes.training_price(), shapes.shape_price()))
+        prices.append((shapes.shape_price(training=True), shapes.shape_price()))
     assert prices == [(4096, 4096), (4096, 1024)]

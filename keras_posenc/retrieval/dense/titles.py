@@ -8,7 +8,11 @@ from keras_posenc.arguments import checks
 from keras_posenc.files.untrusted import quote
 from keras_posenc.metrics.scores import unit_rows
 from keras_posenc.retrieval.dense.chunks import chunk_spans
-from keras_posenc.retrieval.dense.late_chunking import ChunkVectors, embed_spans, special_tokens
+from keras_posenc.retrieval.dense.late_chunking import (
+    ChunkVectors,
+    special_tokens,
+    vectors_of_spans,
+)
 from keras_posenc.retrieval.readings import LateChunks
 from keras_posenc.text.structure import headings_of, title_at, with_title
 
@@ -22,9 +26,9 @@ def chunk_vectors(model, texts, reading, verbose):
     ]
     in_context = isinstance(reading, LateChunks)
     if in_context:
-        found = embed_spans(model, texts, spans, verbose)
+        found = vectors_of_spans(model, texts, spans, verbose)
         if reading.windows is not None:
-            near = embed_spans(_in_windows(model, reading), texts, spans, verbose)
+            near = vectors_of_spans(_in_windows(model, reading), texts, spans, verbose)
             found = dataclasses.replace(found, vectors=_sum(found.vectors, near.vectors))
         if reading.titles is None:
             return found

@@ -111,6 +111,7 @@ class Embed(FinetuneTask):
     watched = ("accuracy",)
     needs_labels = False
     embeds = True
+    training_options = {"apart": True}
 
     def __post_init__(self):
         for name in ("query_prompt", "document_prompt"):
@@ -231,9 +232,6 @@ class Embed(FinetuneTask):
 
     def labels(self, label_names, values=None):
         return (FloatLabels if _has_scores(label_names) else TextNumbers)(values)
-
-    def training_options(self):
-        return {"apart": True}
 
     def check_batches(self, batches, label_names):
         alone = len(batches.lengths) < 1.5 * len(batches)  # most batches are of one pair

@@ -63,6 +63,8 @@ class FinetuneTask(Settings):
     problem_type = None
     loss_of_outputs = None  # class of the loss in training, or what makes one
     metrics_of_outputs = ()  # the same of Keras' metrics, whose names are in `watched`
+    training_options = {}  # further arguments of `TextBatches` in training
+    prompts = {}  # keywords of a `TextModel`: the prompts that it is made with
     # Settings that only some tasks have as fields.
     pooling, class_weight = None, None
 
@@ -137,15 +139,6 @@ class FinetuneTask(Settings):
     def labels(self, label_names, values=None):
         """The `Labels` of a `TextBatches`."""
         raise NotImplementedError
-
-    def training_options(self):
-        """Further arguments of `TextBatches` in training."""
-        return {}
-
-    @property
-    def prompts(self):
-        """Keywords of a `TextModel`: the prompts that it is made with."""
-        return {}
 
     def encoded(self, texts, text_model):
         """The texts as ids, with all prompts, if the task encodes them itself.

@@ -18,7 +18,7 @@ from keras_posenc.metrics.scores import length_histogram
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.processes.together import by_first, together
 from keras_posenc.text.disk_list import take
-from keras_posenc.text.shapes import training_price
+from keras_posenc.text.shapes import shape_price
 from keras_posenc.text.truncation import LOGGER, unlogged_truncation
 from keras_posenc.training.callbacks import OneEpoch, RunCallbacks, check_callbacks
 from keras_posenc.training.finetuning.baselines import Baselines
@@ -65,12 +65,12 @@ class Trainer:
             self._check_callbacks()
 
     def _batches(self, length):
-        options = {"shuffle": True, "seed": self.recipe.seed, **self.task.training_options()}
+        options = {"shuffle": True, "seed": self.recipe.seed, **self.task.training_options}
         if self.task.has_windows:
             options["stride"] = self.task.stride_of(length)
         # Every epoch saves the padding, and a program is made once.
         epochs = self.recipe.epoch_lengths.count(length)
-        options["shape_price"] = training_price(self.model) // epochs
+        options["shape_price"] = shape_price(self.model, training=True) // epochs
         at_length = dataclasses.replace(self.finetuned, max_length=length)
         train = self.documents["train"]
         texts, targets = train.texts, self.task.targets(train)
@@ -113,7 +113,7 @@ class Trainer:
     def token_counts(self):
         """Tokens of each document to train on, special tokens included."""
         whole = dataclasses.replace(self.finetuned, max_length=None, stride=None)
-        documents, options = self.documents["train"], self.task.training_options()
+        documents, options = self.documents["train"], self.task.training_options
         with unlogged_truncation(True):  # of a query, of which more tokens are never read
             whole, train, _ = self._encoded(whole, documents.texts, documents.labels)
         return whole.batches(train, **options).lengths
@@ -273,7 +273,7 @@ class Trainer:
         for role, part in self.documents.items():
             if part and role != "train":
                 how = self._encoded(self.finetuned, part.texts, self.task.targets(part))
-                found[role] = how[0].batches(*how[1:], **self.task.training_options())
+                found[role] = how[0].batches(*how[1:], **self.task.training_options)
         return found
 
     def _measure(self, role, verbose):
