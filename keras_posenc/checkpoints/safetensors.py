@@ -51,18 +51,15 @@ def read_safetensors(path, buffer):
         raise ValueError(
             f"{path} is damaged: its header is not a JSON object ({shorten(error)})."
         ) from None
-    _check_metadata(path, header.get("__metadata__", {}))
+    metadata = header.get("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
+        raise ValueError(f"{path} is damaged: its metadata are not texts: {quote(metadata)}.")
     places = {name: _place(path, name, entry) for name, entry in entries.items()}
     _check_order(path, start, buffer.size, places)
     return {
         name: array_over(buffer, shape, dtype, start + begin)
         for name, (begin, _, shape, dtype) in places.items()
     }
-
-
-def _check_metadata(path, metadata):
-    if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
-        raise ValueError(f"{path} is damaged: its metadata are not texts: {quote(metadata)}.")
 
 
 def _place(path, name, entry):

@@ -121,7 +121,9 @@ def _check_required(values, family, where):
 def _overridden(values, overrides, family):
     """The values of a file with others, each in the file's own words."""
     ours = family.ours
-    values = _without_rates(values, family, map(ours, overrides))
+    fields = set(map(ours, overrides))
+    # The further rates of fields that are overridden would contradict them.
+    values = {k: value for k, value in values.items() if family.rates.get(k) not in fields}
     for key, value in overrides.items():
         others = [other for other in values if ours(other) == ours(key)]
         for other in others:
@@ -174,13 +176,6 @@ def _configured(fields, values, family):
     config = family.configure(Config(**fields, family=family.name, source=values))
     check_names(config)
     return config
-
-
-def _without_rates(values, family, fields):
-    """The keys of a file without the family's further `rates` of fields that are overridden."""
-    fields = set(fields)
-    overridden = {key for key, field in family.rates.items() if field in fields}
-    return {key: value for key, value in values.items() if key not in overridden}
 
 
 def _named(error, where, source):

@@ -64,11 +64,6 @@ class Transformer:
         self.table = table
         self.account = None
         self.layers = dict(options.layers or {})
-        self._built()
-
-    # --- Graph ---
-
-    def _built(self):
         self.inputs = self._make_inputs()
         self.ids = self._position_ids()
         self.tables = []  # (config, tensor)
@@ -85,6 +80,8 @@ class Transformer:
         self.model = TransformerModel(
             [*self.inputs, *extra], self.outputs, name=self.options.name, transformer=self
         )
+
+    # --- Graph ---
 
     def _make_inputs(self):
         def ids(name):

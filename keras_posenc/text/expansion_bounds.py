@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import math
 import re
 
 from keras_posenc.files.untrusted import quote
@@ -15,10 +16,7 @@ def growth(part):
 
     `part`: as in tokenizer.json: an object, or None.
     """
-    factor = 1.0
-    for step in steps_of(part):
-        factor *= _growth(step)
-    return factor
+    return math.prod(map(_growth, steps_of(part)))
 
 
 def steps_of(part):

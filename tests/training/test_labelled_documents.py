@@ -34,6 +34,7 @@ def test_labels_become_strings():
         (([], []), ValueError, "train holds no document"),
         (3, TypeError, "train must be a path, a Texts, or a pair"),
         ((["a"], ["b"], ["c"]), TypeError, "train must be a path, a Texts, or a pair"),
+        (({"a", "b"}, ["c", "d"]), TypeError, "train must be a path, a Texts, or a pair"),
         ({"text": ["a"], "tags": ["b"]}, TypeError, "a pair .texts, labels. of lists. Received: {"),
         (["good", "bad!"], TypeError, "a pair .texts, labels. of lists. Received: .'good', 'bad!'"),
         ([("good", "a"), ("bad", "b")], TypeError, "a list of two tuples: give a pair"),

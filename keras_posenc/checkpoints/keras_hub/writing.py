@@ -24,11 +24,11 @@ def write_preset(folder, arrays, config):
     """
     name, backbone = _backbone(config)
     keras_hub = _import()
-    arrays = _one_type(arrays, name, config)
+    arrays = _one_type(arrays, name)
     if config.tie_word_embeddings and HEAD.rpartition("/")[0] in backbone.rows:
         # Not all backbones know a shared matrix.
         arrays = {HEAD: arrays[TOKENS].T, **arrays}
-    theirs = _config(name, backbone, arrays, config)
+    theirs = _config(name, backbone, config)
     model = getattr(keras_hub.models, name)(**theirs, dtype="float32")
     model.save_to_preset(str(folder))
     left, untrained = _fill(folder / WEIGHTS, arrays, backbone, config.family)
@@ -80,7 +80,7 @@ def _backbone(config):
     return WRITTEN[kind], BACKBONES[WRITTEN[kind]]
 
 
-def _one_type(arrays, name, config):
+def _one_type(arrays, name):
     """Where a backbone has no segments, the only one is a part of every position."""
     rows = BACKBONES[name].rows
     if TYPES not in arrays or TYPES.rpartition("/")[0] in rows:
@@ -94,7 +94,7 @@ def _one_type(arrays, name, config):
     return {**rest, POSITIONS: arrays[POSITIONS] + arrays[TYPES]}
 
 
-def _config(name, backbone, arrays, config):
+def _config(name, backbone, config):
     for key, value in backbone.values.items():
         found = config.value_of(key)
         found = found[0] if isinstance(found, list) and key != "pos_att_type" else found

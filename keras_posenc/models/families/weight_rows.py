@@ -106,8 +106,9 @@ def like_bert(*, classes, root="bert", rows=None, **changes):
     )
 
 
-def llama_block(scope="@layers.{i}"):
+def llama_block():
     """Rows of a block with Llama's names: norms first, a gated feed-forward layer."""
+    scope = "@layers.{i}"
     return {
         **attention(scope, "self_attn", "q_proj k_proj v_proj o_proj", "input_layernorm"),
         **feed_forward(

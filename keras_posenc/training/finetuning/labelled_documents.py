@@ -14,6 +14,7 @@ from keras_posenc.files.untrusted import quote, shorten
 from keras_posenc.text import Texts
 from keras_posenc.text.decoding import FilePart
 from keras_posenc.text.disk_list import take
+from keras_posenc.text.documents import is_list
 from keras_posenc.text.files import LABEL_NAMES, SUFFIXES, read_rows
 
 TABLES = [suffix for suffix in SUFFIXES if suffix != ".txt"]  # files with named columns
@@ -125,7 +126,7 @@ def _meaning(name):
 
 def _from_lists(source, role):
     halves = tuple(source) if isinstance(source, (list, tuple)) else ()
-    if len(halves) != 2 or not all(map(_is_list, halves)):
+    if len(halves) != 2 or not all(map(is_list, halves)):
         raise TypeError(
             f"{role} must be a path, a Texts, or a pair (texts, labels) of lists. Received: "
             f"{quote(source)}"
@@ -141,10 +142,6 @@ def _from_lists(source, role):
     if len(texts) != len(labels):
         raise ValueError(f"{role} holds {len(texts)} texts but {len(labels)} labels.")
     return Texts(texts, labels, list(range(1, len(texts) + 1)))
-
-
-def _is_list(half):
-    return hasattr(half, "__len__") and not isinstance(half, (str, bytes, dict))
 
 
 def split(documents, share, seed, names_in=lambda label: ()):
