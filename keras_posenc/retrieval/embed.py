@@ -1,6 +1,5 @@
 """`embed`: the vectors of texts of any length, or of their chunks, in one call."""
 
-import contextlib
 import dataclasses
 import io
 import os
@@ -212,10 +211,8 @@ def _record(output, opening, texts, text):
 
 def _computing(opening, side, devices):
     """A context with a function of texts that returns their vectors."""
-    if not opening.one_vector(side == "query") or processes_of(devices) == 1:
-        return contextlib.nullcontext(_encoding(opening, side))
-    # Each process opens the directory.
-    opening = dataclasses.replace(opening, embedder=None)
+    if processes_of(devices) > 1:  # each opens the directory
+        opening = dataclasses.replace(opening, embedder=None)
     return computing(_encoding, {"opening": opening, "side": side}, devices, kind_of_all)
 
 

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import re
 
-from keras_posenc.files.untrusted import quote
+from keras_posenc.files.untrusted import SURROGATES, quote
 from keras_posenc.folders.folder import Folder
 from keras_posenc.folders.keras_hub import tokenizer_settings
 from keras_posenc.text.added import FLAGS, MOST_ADDED, Added
@@ -165,9 +165,7 @@ class TokenizerSettings:
             raise ValueError(
                 f"{self.folder.path / file}: {key} is {quote(token)}, which is no token."
             )
-        try:
-            content.encode()
-        except UnicodeEncodeError:
+        if SURROGATES.search(content):
             where = self.folder.path / file
-            raise ValueError(f"{where}: {key} has half a surrogate pair: {quote(token)}.") from None
+            raise ValueError(f"{where}: {key} has half a surrogate pair: {quote(token)}.")
         return content

@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 
 from keras_posenc.arguments import checks
-from keras_posenc.files.untrusted import quote, shorten
+from keras_posenc.files.untrusted import SURROGATES, quote, shorten
 from keras_posenc.text import Texts
 from keras_posenc.text.decoding import FilePart
 from keras_posenc.text.disk_list import take
@@ -93,13 +93,11 @@ def check_names(labels, lines, role):
             first.setdefault(name, line)
     alike, in_one_form = {}, {}
     for name, line in first.items():
-        try:
-            name.encode()
-        except UnicodeEncodeError:
+        if SURROGATES.search(name):
             raise ValueError(
                 f"{role}, line {line}: the label {quote(name)} has half a surrogate pair, and "
                 "cannot be written: it was decoded wrongly; replace it."
-            ) from None
+            )
         form = unicodedata.normalize("NFC", name)
         in_one_form.setdefault(form, set()).add(name)
         other = alike.setdefault(_meaning(form), name)
