@@ -154,14 +154,13 @@ def _add(commands, table):
         for name, keyword in keywords.items():
             more = entry.more.get(name, {})
             options = _options(name, keyword, flags, more, positional)
-            former = [more["former"]] if "former" in more else []
             if name in positional:
                 command.left_over |= {name: options["nargs"]} if "nargs" in options else {}
                 command.add_argument(name, **{**options, "metavar": name.upper()})
-                if former:
-                    command.add_argument(*former, dest=name, help=argparse.SUPPRESS)
+                if "former" in more:
+                    command.add_argument(more["former"], dest=name, help=argparse.SUPPRESS)
             else:
-                groups[name].add_argument(flags[name], *former, dest=name, **options)
+                groups[name].add_argument(flags[name], dest=name, **options)
         command.add_argument("--debug", action="store_true", help="Show the traceback of an error")
         yield entry.name, command
 
