@@ -213,7 +213,7 @@ def former_extension(given, default=None, bert4keras=None):
     given = {name: value for name, value in given.items() if value is not None or name == "stretch"}
     if isinstance(given.get("rope_scaling"), str):
         given |= Extension.of(given.pop("rope_scaling")).get_config()
-    table = given.pop("stretch", usual.get("table"))
+    table = checks.choice("stretch", given.pop("stretch", usual.get("table")), STRETCHES)
     if bert4keras is not None and bert4keras is not False:
         if table not in (None, "hierarchical") or bert4keras is not True and "alpha" in given:
             raise ValueError(

@@ -87,7 +87,7 @@ def _reading(chunks=None, late=False, overlap=0, spans=None):
     if chunks is None:
         if late or overlap:
             raise ValueError(
-                'late=True and `overlap` need the size of chunks: give reading="late:256". '
+                '`late` and `overlap` need the size of chunks: give reading="late:256". '
                 f"Received: late={late!r}, overlap={overlap!r}"
             )
         return None

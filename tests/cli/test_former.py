@@ -85,3 +85,38 @@ def test_a_former_option_warns_as_its_argument(
     with pytest.warns(DeprecationWarning, match="until version 0.7") as warned:
         exec(program.replace(str(tmp_path / "out"), str(tmp_path / "again")), {})
     assert len([each for each in warned if "until version 0.7" in str(each.message)]) == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (
+            "embed MODEL TXT --output OUT.npz --late",
+            '--late and --overlap need the size of chunks: give --reading "late:256".',
+        ),
+        (
+            "embed MODEL TXT --output OUT.npz --multi --sparse",
+            "--multi and --sparse are for models of two kinds: leave both out.",
+        ),
+        (
+            "embed MODEL TXT --output OUT.npy --chunks 4 --reading chunks:4",
+            "--reading of embed has what --chunks had: give it alone.",
+        ),
+        (
+            "finetune MODEL TXT OUT --stretch tile --extension tile",
+            "--stretch: the argument that replaced it is given, too",
+        ),
+        (
+            "convert MODEL OUT --alpha 0.2 --extension tile",
+            "--extension of open_model has what --alpha had: give it alone.",
+        ),
+        ("pretrain MODEL TXT OUT --stretch none", "--stretch must be one of (None, 'hierarchical'"),
+    ],
+)
+def test_former_options_that_do_not_go_together(capsys, tmp_path, pretrained, command, words):
+    (tmp_path / "texts.txt").write_text("w1 w2\n")
+    paths = {"MODEL": pretrained, "TXT": tmp_path / "texts.txt", "OUT": tmp_path / "out"}
+    for name, path in paths.items():
+        command = command.replace(name, str(path))
+    assert main(command.split()) == 2
+    assert f"keras-posenc: error: {words}" in capsys.readouterr().err

@@ -90,8 +90,8 @@ def test_the_length_of_late_interaction(colberts):
 @pytest.mark.parametrize(
     ("former", "match"),
     [
-        ({"late": True}, "late=True and `overlap` need the size of chunks"),
-        ({"overlap": 2}, "late=True and `overlap` need the size of chunks"),
+        ({"late": True}, "`late` and `overlap` need the size of chunks"),
+        ({"overlap": 2}, "`late` and `overlap` need the size of chunks"),
         ({"chunks": 4, "spans": SPANS}, "`spans` are the chunks of each text: leave `chunks`"),
         ({"chunks": 4, "late": True, "overlap": 3}, "`overlap` must be an integer from 0 to 2"),
     ],
