@@ -131,7 +131,7 @@ class Opening:
         named = {each.__name__: each for each in CLASSES.values()}
         found = kind_of(source)
         kind = found if kind is None else named[kind]
-        if kind is Reranker and found in (LateInteraction, SparseEmbedder):
+        if found not in (DenseEmbedder, kind):
             raise ValueError(
                 f"{source} is {found.title}, not {kind.title}: open it with {found.__name__}."
             )

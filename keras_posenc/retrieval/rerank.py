@@ -71,7 +71,8 @@ def rerank(
         checks.whole("top_k", top_k)
     known = _documents(documents, text, query)
     reranker = Opening.of(directory, arguments, kind="Reranker").open()
-    ranked = reranker.rank(query, [each["text"] for each in known], top_k, verbose)
+    texts = [each["text"] for each in known]
+    ranked = reranker.rank(query, texts, top_k, verbose) if texts else []
     found = []
     for rank, each in enumerate(ranked, 1):
         row = {"query": query, "rank": rank, "score": each["score"]}

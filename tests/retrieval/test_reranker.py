@@ -238,6 +238,8 @@ def test_rerank_reads_a_file_and_writes_one(plain, tmp_path):
         kept = ("id", "start", "end", "title", "text")
         hit = hits[each["corpus_id"]]
         assert [each.get(key) for key in kept] == [hit.get(key) for key in kept]
+    # A search by words may find nothing.
+    assert rerank(plain, QUERY, [], target, verbose=0) == [] and target.read_text() == ""
     with pytest.raises(ValueError, match="or what `search` found, .* a dict without id, query"):
         rerank(plain, QUERY, [{"text": "one", "score": 1.0}])
     with pytest.raises(ValueError, match="`output` must be a .jsonl file. Received: 'ranked.tsv'"):

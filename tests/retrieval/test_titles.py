@@ -61,6 +61,9 @@ def test_the_vector_is_the_sum_of_both(pretrained, source, tmp_path):
     np.testing.assert_allclose([row["vector"] for row in rows], plain.vectors, atol=1e-5)
     shard = embed(pretrained, source, shard="2/2", **options)
     np.testing.assert_allclose(shard.vectors, plain.vectors[2:], atol=1e-5)
+    embed(pretrained, source, tmp_path / "both.jsonl", shard="2/2", part_size=1, **options)
+    rows = [json.loads(line) for line in (tmp_path / "both.jsonl").read_text().splitlines()]
+    np.testing.assert_allclose([row["vector"] for row in rows], plain.vectors[2:], atol=1e-5)
     assert embed(pretrained, source, queries=True, **options).shape == (3, 16)
 
 

@@ -10,6 +10,7 @@ import pytest
 from keras_posenc.retrieval import (
     ChunkVectors,
     MultiVectors,
+    Reranker,
     SparseEmbedder,
     SparseVectors,
     Vectors,
@@ -133,6 +134,18 @@ def test_the_model_must_be_of_the_kind_of_the_vectors(pretrained, splade):
         search(open_embedder(pretrained), found, "w1")
     assert describe_vectors(found).startswith("3 sparse vectors with ")
     assert search(SparseEmbedder(splade), Vectors.of(found), "w1", verbose=0)[0]["rank"] == 1
+
+
+def test_a_directory_that_makes_no_such_vectors_is_refused(pretrained, colberts, tmp_path):
+    """In memory, vectors have no record of their model, and another one may have their width."""
+    Reranker(pretrained, label_names=["score"]).save(tmp_path / "reranker")
+    width = open_embedder(pretrained).model.output_shape[-1]
+    for directory, title in (
+        (tmp_path / "reranker", "a cross-encoder"),
+        (colberts / "pylate", "a model of late interaction"),
+    ):
+        with pytest.raises(ValueError, match=f"is {title}, not an embedder: open it with "):
+            search(directory, np.eye(width), "w1", verbose=0)
 
 
 @pytest.mark.parametrize("kind", [None, "int8"])

@@ -330,7 +330,7 @@ def test_a_table_says_why():
     head, query, line = search_table([row], characters=60).splitlines()
     assert head.split() == ["rank", "score", "id", "vector", "word", "text"]
     assert line.split()[:5] == ["1", "0.9000", "7", "0.5000", "1.5000"]
-    assert line.endswith("x a boat") and "...xxx" in line
+    assert line.endswith(f"  ...{text[-60:]}")
     assert text in search_table([row], characters=None)
     for characters in (12, 19, 21):  # the word is shown, even where little is
         assert "boa" in search_table([row], characters=characters).splitlines()[-1]

@@ -13,7 +13,7 @@ from forks import Fork
 
 from keras_posenc import backend
 from keras_posenc.folders.folder import Folder
-from keras_posenc.retrieval import DenseEmbedder, embed, open_embedder
+from keras_posenc.retrieval import DenseEmbedder, Vectors, embed, open_embedder
 from keras_posenc.retrieval.embedders import Opening
 from keras_posenc.retrieval.embedding_record import EmbeddingRecord, read_record
 from keras_posenc.text.text_stream import TextStream
@@ -60,6 +60,8 @@ def test_vectors_in_parts_are_those_of_one_call(pretrained, lines, tmp_path, mon
     assert isinstance(found, np.memmap) and found.dtype == np.float32
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(np.load(output), found)
+    lengths = np.linalg.norm(expected, axis=1)  # of those before the interruption, too
+    np.testing.assert_allclose(Vectors.load(output).lengths, lengths, rtol=1e-5)
     names = sorted(path.name for path in output.parent.iterdir())
     assert names == ["vectors.npy", "vectors.npy.json"]
     printed = capsys.readouterr().err
