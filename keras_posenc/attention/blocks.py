@@ -140,11 +140,10 @@ def prepare(q, k, v, grid, rules, compute, explicit=False):
 def run(block, tensors, block_rows, carry, columns=None, at_once=1, texts=0):
     """Computes the output (B, H, Tq, Dv) of a map in blocks of `block_rows` rows.
 
-    `block`, `tensors`, `carry`: as `prepare` makes them. `columns`: None, or dict of tensors
-    (N, ...): the columns of each of N blocks. Then there are at most N `block_rows` rows.
-    `at_once`: int, a divisor of N. So many blocks are computed as one with a larger batch, which
-    needs columns for each, no carry, and that all blocks read weights only. `texts`: int, a divisor
-    of B, or 0. Number of texts in a block, which has all of their rows.
+    `block`, `tensors`, `carry`: as `prepare` makes them. `columns`: None, or the columns of each of
+    N blocks, dict of tensors (N, ...). `at_once`: int, a divisor of N. So many blocks are one with
+    a larger batch, which needs columns for each, no carry, and that all blocks read weights only.
+    `texts`: int, a divisor of B: the number of whole texts in a block, or 0.
     """
     batch, num_rows = (ops.shape(tensors["q", None])[axis] for axis in (0, ROWS))
     count = (num_rows + block_rows - 1) // block_rows
