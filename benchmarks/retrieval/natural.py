@@ -55,6 +55,7 @@ SUMS = {
 }
 WAYS = [*WORDS, *SUMS]
 OF_TRAINING = {way for way, (reader, _) in SUMS.items() if reader == CONTEXTUAL}
+IN_OVERVIEW = {"BM25", ALONE, *READERS, BOTH[CONTEXTUAL], TITLE, TITLE_CONTEXTUAL, HEADING}
 OF_TITLES = {way for way in WAYS if any(each in way for each in (TITLE, FIRST, HEADING))}
 
 
@@ -206,15 +207,37 @@ def table(rows):
     return "\n\n".join(found)
 
 
-def lines(name, rows):
+def overview(rows):
+    """Top-1 in % of the most important ways, a column per collection."""
+    columns = {name: [row for row in rows if row["collection"] == name]
+               for name in dict.fromkeys(row["collection"] for row in rows)}  # fmt: skip
+    ways = [_by_way(column) for column in columns.values()]
+    shown = [way for way, some in ways[0].items() if some[0]["way"] in IN_OVERVIEW]
+    return markdown([
+        ["top-1", *(name.replace("World ", "") for name in columns)],
+        *([way, *(_cell(by_document(some[way])) if way in some else "" for some in ways)]
+          for way in shown),
+        ["chance", *map(_chance, columns.values())],
+    ])  # fmt: skip
+
+
+def _chance(rows):
+    return f"{100 * np.mean([1 / ranked for ranked in rows[0]['ranked']]):.0f}"
+
+
+def _by_way(rows):
     ways = {}
     for row in sorted(rows, key=lambda row: WAYS.index(row["way"])):
         title = row["way"] + (f", {row['steps']} steps" if row["steps"] else "")
         ways.setdefault(title, []).append(row)
+    return ways
+
+
+def lines(name, rows):
+    ways = _by_way(rows)
     first = rows[0]
     count = f"{len(first['right'])} queries about {len(set(first['document']))} documents"
-    chance = 100 * np.mean([1 / ranked for ranked in first["ranked"]])
-    heads = [f"{name}: {count}, chance {chance:.0f}%", "top-1", "mean reciprocal rank"]
+    heads = [f"{name}: {count}, chance {_chance(rows)}%", "top-1", "mean reciprocal rank"]
     base = {each: by_document(ways[each]) for each in (WINDOWS, TITLE) if each in ways}
     found = [[*heads, *(f"top-1, gain over {each}" for each in base)]]
     for title, some in ways.items():

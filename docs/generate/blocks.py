@@ -348,12 +348,12 @@ def stretch_base():
     return with_source(module.table(rows), rows, command, "stretch_base", "torch OMP_NUM_THREADS=1")
 
 
-def natural():
+def natural(what="table"):
     """Passages of real documents that each way of searching finds first."""
     module, rows = benchmark("retrieval.natural"), results("natural")
     steps = " ".join(f"--steps {n}" for n in sorted({r["steps"] for r in rows} - {0}))
     command = f"retrieval.natural {steps} {seeds_of([r for r in rows if r['steps']])}"
-    return with_source(module.table(rows), rows, command, "natural", "torch")
+    return with_source(getattr(module, what)(rows), rows, command, "natural", "torch")
 
 
 def words_and_vectors():
