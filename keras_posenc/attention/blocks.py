@@ -155,7 +155,7 @@ def run(block, tensors, block_rows, carry, columns=None, at_once=1, texts=0):
         count = ops.shape(columns["k", None])[0]
     stacked, whole = dict(columns), {}
     for key, x in tensors.items():
-        of_texts = 0 if has_batch(key, x, batch) else None
+        of_texts = 0 if texts and has_batch(key, x, batch) else None
         axis = of_texts if texts else axis_along(key, x, "rows")
         if axis is None:
             whole[key] = x
