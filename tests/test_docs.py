@@ -50,7 +50,7 @@ def test_every_file_of_results_is_on_a_page(generate):
     pages = {("page", name) for name in found if not name.startswith("compare-")}
     rest = {("recovery", "small"), ("recovery", "minilm"), ("context_tools",), ("precision",)}
     rest |= {("encodings_2026",), ("encoding_figures",), ("mteb",), ("many_texts",)}
-    rest |= {("quantized",), ("growth",), ("natural",)}
+    rest |= {("quantized",), ("growth",), ("natural",), ("natural", "overview")}
     rest |= {("words_and_vectors",), ("cost",), ("few_texts",)}
     rest |= {("loading",), ("newsgroups",), ("encodings",), ("verdicts",), ("comparisons",)}
     rest |= {
