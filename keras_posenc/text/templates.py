@@ -46,8 +46,8 @@ def layout(tokenizer, pair=False):
     text, or None; ids; segment).
     """
     texts = ("a", *itertools.islice(tokenizer.get_vocab(), 1000))
-    own = ((text, tokenizer.encode(text, add_special_tokens=False).ids) for text in texts)
-    probe, text = next((each for each in own if each[1]), ("a", []))
+    ids = ((text, tokenizer.encode(text, add_special_tokens=False).ids) for text in texts)
+    probe, text = next((each for each in ids if each[1]), ("a", []))
     encoding = tokenizer.encode(*[probe] * (1 + pair))
     tokens = zip(encoding.sequence_ids, encoding.type_ids, encoding.ids, strict=True)
     runs = itertools.groupby(tokens, key=lambda token: token[:2])
