@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_posenc import backend
 from keras_posenc.attention.matrix import by_head
+from keras_posenc.backend.shared_pass import shared
 from keras_posenc.positions import check_positions
 from keras_posenc.positions.position_range import check_length, mark_missing
 
@@ -74,7 +75,9 @@ class Memory:
         values = write(values, start, by_head(ops.cast(added_values, values.dtype)), axis=2)
         key_mask = write(key_mask, start, added, axis=1)
         unmasked = self.key_mask is None or backend.all_true(self.key_mask)
-        after = keys, values, key_mask, backend.moved_on(cache[3], count, unmasked)
+        key = "moved on", count, unmasked
+        moved = shared(key, (cache[3],), lambda: backend.moved_on(cache[3], count, unmasked))
+        after = keys, values, key_mask, moved
         after = Overwritten(*after) if isinstance(cache, Overwritten) else after
         keys, values = by_head(keys), by_head(values)
         if known and not whole:

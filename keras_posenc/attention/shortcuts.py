@@ -35,8 +35,8 @@ def attend_whole(layer, query, named):
         return None
     if backend.on_accelerator(query):  # where a kernel is chosen by the sizes
         return None
-    masks = {id(x): x for name in ("value_mask", "key_mask") if (x := named.get(name)) is not None}
-    if not all(map(backend.all_true, masks.values())):
+    masks = named.get("value_mask"), named.get("key_mask")
+    if not all(mask is None or _all_true(mask) for mask in masks[masks[0] is masks[1] :]):
         return None
     q, k, v, merge = layer._project(query, query, query)
     if layer.encodings:
@@ -60,7 +60,8 @@ def needs_no_map(layer, query):
 
 
 # The arguments of a call that such a step may have, beside its inputs.
-KNOWN = {"cache", "query_mask", "value_mask", "key_mask", "query_positions", "key_positions"}
+OF_NEWEST = "key_mask", "query_positions", "key_positions"
+KNOWN = {"cache", "query_mask", "value_mask", *OF_NEWEST}
 
 
 def attend_last(layer, query, named):
@@ -76,51 +77,39 @@ def attend_last(layer, query, named):
     cache, added = named.get("cache"), named.get("value_mask")
     if not isinstance(cache, Overwritten) or added is None or query.shape[1] != 1:
         return None
-    if any(x is not None and name not in KNOWN for name, x in named.items()):
+    unknown = any(x is not None and name not in KNOWN for name, x in named.items())
+    if unknown or not needs_no_map(layer, query):
         return None
-    if not needs_no_map(layer, query) or backend.is_traced(cache.start):
+    read = cache.start, added, *(named.get(name) for name in OF_NEWEST)
+    # Of all layers that have the same ones, as what is computed by `shared` below.
+    newest = shared("newest", read, lambda: _newest(*read))
+    if newest is None:
         return None
-    start = backend.number(cache.start)
-    if not all(mask is None or _all_true(mask) for mask in (added, named.get("key_mask"))):
-        return None
-    of_rows, of_columns = (named.get(f"{side}_positions") for side in ("query", "key"))
-    if (of_rows is None) != (of_columns is None):  # the other ids are then indices
-        return None
-    given = () if of_rows is None else (of_rows, of_columns)
-    last, last_key, ids = shared(("newest", start), given, lambda: _newest(start, *given))
+    start, grid, ids, after = newest
     near = None
     if layer.sliding_window is not None or layer.hooks.restrict:
         if len(ids.shape) > 2:
             return None
-        grid = Grid(last, ids, window=layer.sliding_window)
+        columns = Grid(grid.query_positions, ids, window=layer.sliding_window)
         for encoding in layer.hooks.restrict:
-            grid = encoding.restrict(grid)
-        if grid.attention_mask is not None:
+            columns = encoding.restrict(columns)
+        if columns.attention_mask is not None:
             return None
-        window = "window", grid.window, grid.sinks, grid.global_tokens
-        near = shared(window, (last, ids), grid.mask)
+        window = "window", columns.window, columns.sinks, columns.global_tokens
+        near = shared(window, (grid.query_positions, ids), columns.mask)
         if near is not None and not backend.all_true(near[..., start:]):
             return None  # then it may see nothing
     check_length(start, 1, cache.key_mask.shape[1], FULL)
     q, k, v, merge = layer._project(query, query, query)
-    grid = Grid(last, last_key)
     for encoding in layer.hooks.heads:
         q, k = encoding.heads(q, k, grid)
     # By methods, which PyTorch and JAX have: those of `keras.ops` take 2% of a step.
     keys = backend.overwrite(cache.keys, start, k.swapaxes(1, 2), axis=2)
     values = backend.overwrite(cache.values, start, v.swapaxes(1, 2), axis=2)
-    # Of all layers that have the same ones.
-    key_mask = shared(
-        ("written", start),
-        (cache.key_mask, added),
-        lambda: backend.overwrite(cache.key_mask, start, added, axis=1),
-    )
-    after = shared("moved on", (cache.start,), lambda: backend.moved_on(cache.start, 1, True))
+    write = functools.partial(_written, cache, start, added, after)
+    key_mask, masks = shared("written", (cache.key_mask, added), write)
     heads = q, *(x[:, :, : start + 1].swapaxes(1, 2) for x in (keys, values))
-    seen = key_mask[:, : start + 1]
-    unmasked = backend.is_unmasked(after) or backend.all_true(seen)
-    masks = [] if unmasked else [seen[:, None, None]]
-    masks += [] if near is None or _all_true(near) else [near]
+    masks = masks if near is None or _all_true(near) else [*masks, near]
     mask = functools.reduce(ops.logical_and, masks) if masks else None
     attended = backend.dot_product_attention(*heads, None, mask, layer.key_dim**-0.5, False, None)
     return merge(attended), Overwritten(keys, values, key_mask, after)
@@ -130,13 +119,34 @@ def _all_true(mask):
     return shared("all true", (mask,), lambda: backend.all_true(mask))
 
 
-def _newest(start, of_rows=None, of_columns=None):
-    """The ids of the newest token as a query and as a key, one tensor if they are the same, and
-    those of all keys; the indices where no ids are given."""
+def _newest(start, added, key_mask, of_rows, of_columns):
+    """The number of keys before the newest token, the `Grid` of its row and column, the ids of all
+    keys, and the number of keys from then on; None if the token is masked or has half its ids."""
+    if backend.is_traced(start) or (of_rows is None) != (of_columns is None):
+        return None  # the other ids are then indices
+    if not all(mask is None or _all_true(mask) for mask in (added, key_mask)):
+        return None
+    before, given = backend.number(start), () if of_rows is None else (of_rows, of_columns)
+    grid, ids = shared(("ids", before), given, lambda: _ids(before, *given))
+    return before, grid, ids, backend.moved_on(start, 1, True)
+
+
+def _ids(before, of_rows=None, of_columns=None):
+    """The `Grid` of the newest token, whose ids are one tensor if they are the same, and the ids of
+    all keys; the indices where no ids are given."""
     if of_rows is None:
-        last = consecutive(1, start)[None]
-        return last, last, consecutive(start + 1)[None]
-    last, ids = as_ids(of_rows, None), as_ids(of_columns, None)[:, : start + 1]
-    last_key = ids[:, start:]
+        last = consecutive(1, before)[None]
+        return Grid(last, last), consecutive(before + 1)[None]
+    last, ids = as_ids(of_rows, None), as_ids(of_columns, None)[:, : before + 1]
+    last_key = ids[:, before:]
     same = last.shape == last_key.shape and backend.all_true(last == last_key)
-    return last, last if same else last_key, ids
+    return Grid(last, last if same else last_key), ids
+
+
+def _written(cache, start, added, after):
+    """The padding mask of a cache after the newest token, and a list of it for those attended to,
+    which is empty if nothing is masked."""
+    key_mask = backend.overwrite(cache.key_mask, start, added, axis=1)
+    seen = key_mask[:, : start + 1]
+    unmasked = backend.is_unmasked(after) or backend.all_true(seen)
+    return key_mask, [] if unmasked else [seen[:, None, None]]

@@ -12,7 +12,8 @@ Some private names are not here, because a class inherits them:
 - `training/optimizer.py` replaces `_apply_weight_decay` and `_backend_update_step` of Keras'
   optimizers.
 
-`torch_calls.py` also reads private names of PyTorch: the hooks of its modules.
+`torch_calls.py` also reads private names of PyTorch: the hooks of its modules, and what
+`torch.jit.is_tracing` asks.
 """
 
 import contextlib
@@ -27,10 +28,13 @@ except ImportError:  # `has` logs what is done without
     global_state = None
 
 LOGGER = logging.getLogger("keras_posenc")
+PLAIN_POLICIES = keras.DTypePolicy, keras.dtype_policies.FloatDTypePolicy
 
 
 def _has_scopes():
-    return hasattr(global_state, "GLOBAL_STATE_TRACKER") and hasattr(keras.Layer(), "_remat_mode")
+    layer = keras.Layer()
+    found = hasattr(layer, "_remat_mode") and hasattr(layer._dtype_policy, "_compute_dtype")
+    return found and hasattr(global_state, "GLOBAL_STATE_TRACKER")
 
 
 def _has_graphs():
@@ -91,6 +95,8 @@ def uncast():
     """A context in which variables keep their dtype, as within layers that cast by themselves."""
     from keras.src.backend import AutocastScope
 
+    if has("scopes") and scope("autocast_scope") is None:
+        return contextlib.nullcontext()
     return AutocastScope(None)
 
 
@@ -116,9 +122,16 @@ def layers_in(layer):
     return layer._flatten_layers()
 
 
-def is_recomputed(layer):
-    """Whether the results of a layer are computed again in the backward pass."""
-    return bool(layer._remat_mode)
+def plain_dtypes(layer):
+    """The dtypes of a layer's results and variables; None if a call of it is more than casts.
+
+    It is where the layer is quantized or has a penalty, or is computed again in the backward pass.
+    """
+    policy = layer._dtype_policy
+    plain = type(policy) in PLAIN_POLICIES and layer.built and not layer._remat_mode
+    if not plain or layer.activity_regularizer is not None:
+        return None
+    return policy._compute_dtype, policy._variable_dtype  # properties take half of such a check
 
 
 def nodes_by_depth(graph):
@@ -134,11 +147,6 @@ def output_structure(graph):
 def input_list(model, inputs):
     """What a functional model is called with, as a list of tensors in the order of its inputs."""
     return model._standardize_inputs(inputs)
-
-
-def run_graph(graph, inputs, operation_fn):
-    """The outputs of a functional graph, where operation_fn(operation) is called for each one."""
-    return graph._run_through_graph(inputs, operation_fn=operation_fn)
 
 
 def maker_of(tensor):

@@ -16,7 +16,8 @@ _PASS = contextvars.ContextVar("_PASS", default=None)
 @contextlib.contextmanager
 def sharing():
     """A pass through a model, whose layers share what `shared` computes."""
-    if is_compiling():  # what is computed twice, the compiler finds
+    # What is computed twice, compilers find.
+    if is_compiling() or keras.backend.backend() != "torch":
         yield
         return
     token = _PASS.set({})

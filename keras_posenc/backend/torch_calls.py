@@ -3,14 +3,12 @@
 See `keras_posenc.backend` for what each function does.
 """
 
-import math
-
 import torch
 from keras import ops
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from keras_posenc.backend import shared, torch_cuda
-from keras_posenc.backend.keras_names import has, is_recomputed, scope
+from keras_posenc.backend.keras_names import has, plain_dtypes, scope
 from keras_posenc.backend.keras_names import tensor_of as numbers
 from keras_posenc.backend.shared_pass import shared as once
 from keras_posenc.backend.shared_pass import this_pass
@@ -21,7 +19,7 @@ torch.compiler.assume_constant_result(has)  # it makes layers to find out
 
 def tracing():
     """Whether torch.compile or an export reads the program: it is for other values too."""
-    return torch.compiler.is_compiling() or torch.jit.is_tracing()
+    return torch.compiler.is_compiling() or torch._C._is_tracing()
 
 
 def _exported():
@@ -39,40 +37,30 @@ def is_plain(layer, x, casts=False):
     `casts`: bool. The caller reads no variables, or casts them to the dtype of x. Otherwise a
     variable of another dtype has to be cast by the scope around the call.
     """
-    policy = layer.dtype_policy
-    dtype, around = policy.compute_dtype, getattr(scope("autocast_scope"), "dtype", None)
-    return (
-        has("scopes")
-        and layer.built
-        and isinstance(x, torch.Tensor)
-        and (DTYPES.get(dtype) == x.dtype or not x.is_floating_point())
-        and (casts or dtype == around or (around is None and policy.variable_dtype == dtype))
-        and policy.quantization_mode is None
-        and layer.activity_regularizer is None
-        and not is_recomputed(layer)
-        and not layer._forward_hooks
-        and not layer._forward_pre_hooks
-        and "call" not in layer.__dict__
-        and not _is_within(x)
-    )
-
-
-def _is_within(x):
-    """Whether something around all calls, now, changes what they compute."""
-    if x.is_meta:
-        return True
+    if not isinstance(x, torch.Tensor) or x.is_meta:
+        return False
     known = this_pass()
-    if known is None:
-        return _is_around(x.device.type)
+    known = {} if known is None else known
     if "around" not in known:  # not by `once`: this is asked of each layer
         known["around"] = _is_around(x.device.type)
-    return known["around"]
+    if known["around"] or (dtypes := plain_dtypes(layer)) is None:
+        return False
+    dtype, of_variables = dtypes
+    if DTYPES.get(dtype) != x.dtype and x.is_floating_point():
+        return False
+    if not casts:
+        of_scope = getattr(scope("autocast_scope"), "dtype", None)
+        if dtype != of_scope and (of_scope is not None or dtype != of_variables):
+            return False
+    hooked = layer._forward_hooks or layer._forward_pre_hooks
+    return not hooked and "call" not in layer.__dict__
 
 
 def _is_around(device):
-    """The same of what a pass does not change."""
+    """Whether something around all calls, which a pass does not change, changes their results."""
     return (
-        scope("stateless_scope") is not None
+        not has("scopes")
+        or scope("stateless_scope") is not None
         or scope("distribution") is not None
         or torch.is_autocast_enabled(device)
         or torch.nn.modules.module._has_any_global_hook()
@@ -127,11 +115,6 @@ def looked_at(mask, known=None):
     return mask
 
 
-def _is_unknown(x):
-    """Whether something is no tensor with numbers, or these are not those of later runs."""
-    return not isinstance(x, torch.Tensor) or x.is_meta or tracing()
-
-
 DTYPES = {name: getattr(torch, name) for name in ("float64", "float32", "float16", "bfloat16")}
 
 
@@ -147,25 +130,23 @@ def by_group(function, rows, counts, weights):
 def linear(x, kernel, bias, axes):
     """`shared.linear` as one product; a bias that is added to it is a pass of its own."""
     kernel = cast(kernel, x.dtype)
-    size = math.prod(kernel.shape[:axes])
-    rows, columns = x.reshape(-1, size), kernel.reshape(size, -1)
+    sizes = kernel.shape[axes:]
+    x, kernel = x.flatten(-axes), kernel.flatten(0, axes - 1).flatten(1)  # of one axis, no calls
     if bias is None:
-        y = torch.mm(rows, columns)
+        y = torch.matmul(x, kernel)
     else:
-        y = torch.addmm(cast(bias, x.dtype).reshape(-1), rows, columns)
-    return y.reshape(*x.shape[: x.dim() - axes], *kernel.shape[axes:])
+        y = torch.addmm(cast(bias, x.dtype).flatten(), x.reshape(-1, len(kernel)), kernel)
+    return y if bias is None and len(sizes) == 1 else y.view(*x.shape[:-1], *sizes)
 
 
 def layer_norm(x, gamma, beta, epsilon):
     """`shared.layer_norm`, without the casts of Keras: torch sums in float32."""
     scale, shift = (None if each is None else cast(each, x.dtype) for each in (gamma, beta))
-    return torch.nn.functional.layer_norm(x, x.shape[-1:], scale, shift, epsilon)
+    return torch.layer_norm(x, x.shape[-1:], scale, shift, epsilon)
 
 
 def rms_norm(x, gamma, offset, epsilon):
     """`shared.rms_norm` by torch's own, which sums in float32."""
-    if _is_unknown(x):
-        return shared.rms_norm(x, gamma, offset, epsilon)
     scale = None if gamma is None else cast(gamma, x.dtype)
     scale = scale + offset if gamma is not None and offset else scale
     return torch.nn.functional.rms_norm(x, x.shape[-1:], scale, epsilon)
@@ -183,10 +164,11 @@ def cast(variable, dtype):
     """
     global trained
     x = numbers(variable)
-    if torch.is_grad_enabled() and torch.compiler.is_compiling():
-        trained = True  # a program can set this, and take nothing out
-    elif torch.is_grad_enabled():  # some optimizers write without a new version
-        CASTS.pop(x, None)
+    if torch.is_grad_enabled():
+        if torch.compiler.is_compiling():
+            trained = True  # a program can set this, and take nothing out
+        else:  # some optimizers write without a new version
+            CASTS.pop(x, None)
     if x.dtype == dtype:
         return x
     alone = torch.is_grad_enabled() or tracing() or x.is_inference()
@@ -211,12 +193,6 @@ trained = False  # whether a compiled program has computed gradients since the l
 def rotate(x, cos, sin, layout):
     """`shared.rotate`, without the casts of Keras."""
     pairs = cos.shape[-1]
-    if _is_unknown(x):
-        if x.shape[-1] == 2 * pairs:
-            return shared.rotate(x, cos, sin, layout)
-        # `ops.split` at a place has sizes that an export does not know.
-        turned = shared.rotate(x[..., : 2 * pairs], cos, sin, layout)
-        return ops.concatenate([turned, x[..., 2 * pairs :]], -1)
     if layout == "half" and x.shape[-1] == 2 * pairs:
         cos, sin = once("both halves", (cos, sin), lambda: _both_halves(cos, sin))
         return torch.add(x * cos, x.roll(pairs, -1) * sin).to(x.dtype)

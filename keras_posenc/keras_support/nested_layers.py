@@ -7,14 +7,12 @@ around it lacks, since that layer creates it. So the outer layer's config stores
 
 import contextlib
 import contextvars
-import inspect
 
 import keras
 
 from keras_posenc import backend
 from keras_posenc.backend.keras_names import kernel_of, save_zero_points
 
-ALONE = {}  # for `_takes_inputs_alone`; torch.compile would warn of a cached function
 _LATER = contextvars.ContextVar("_LATER", default=False)
 
 
@@ -89,7 +87,6 @@ def built(layer, part, *shapes):
     layer is frozen: Keras asks each weight, not the layers around it."""
     part.trainable = part.trainable and layer.trainable
     part.build(*shapes)
-    _takes_inputs_alone(type(part))  # known before a program is traced
     save_zero_points(part)
     return part
 
@@ -108,15 +105,7 @@ def applied(dense, x, axes=1):
 def called(layer, x):
     """layer(x), without what Keras does around a call where that costs as much as the layer."""
     casts = getattr(layer, "casts_weights", False)
-    alone = _takes_inputs_alone(type(layer)) and backend.is_plain(layer, x, casts)
-    return layer.call(x) if alone else layer(x)
-
-
-def _takes_inputs_alone(kind):
-    """Whether a class of layers has nothing, such as `training`, that Keras fills in."""
-    if kind not in ALONE:
-        ALONE[kind] = len(inspect.signature(kind.call).parameters) == 2  # with self
-    return ALONE[kind]
+    return layer.call(x) if casts and backend.is_plain(layer, x, casts) else layer(x)
 
 
 def with_quantized_parts(config, layer, parts):

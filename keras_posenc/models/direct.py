@@ -58,73 +58,71 @@ class Steps:
     """
 
     def __init__(self, graph):
-        self.steps = [
-            (node.operation, _arguments(node.arguments), [id(x) for x in node.outputs])
-            for node in calls_in(graph)
-        ]
-        self.last = _read_last(calls_in(graph), graph.outputs)
+        nodes = calls_in(graph)
+        self.constants = {}  # id -> an argument that is the same in each pass
+        self.steps = []
+        for node, ids in zip(nodes, _ids(nodes, graph.outputs), strict=True):
+            args = [self._key(x) for x in node.arguments.args]
+            named = {name: self._key(x) for name, x in node.arguments.kwargs.items()}
+            self.steps.append((node.operation, direct(node.operation), args, named, *ids))
         self.inputs = [id(x) for x in graph.inputs]
         self.outputs = [id(x) for x in graph.outputs]
         self.structure = output_structure(graph)
 
-    def run(self, inputs, operation_fn=direct, training=None):
+    def _key(self, x):
+        """What `_value` finds an argument by: ids, or itself if tensors are deep inside."""
+        if isinstance(x, list) and x and all(isinstance(each, keras.KerasTensor) for each in x):
+            return [id(each) for each in x]
+        deep = any(isinstance(each, keras.KerasTensor) for each in keras.tree.flatten(x))
+        if not deep:
+            self.constants[id(x)] = x
+        return id(x) if not deep or isinstance(x, keras.KerasTensor) else (x,)
+
+    def run(self, inputs, operation_fn=None, training=None):
         """The outputs of the graph for a list of all its inputs, as `_run_through_graph` of Keras.
 
-        `operation_fn`: function of an operation that returns what is called in its place.
-        `training`: bool or None. If true, layers that take it get it.
+        `operation_fn`: function of an operation, and of what calls it directly, that returns what
+        is called in its place; by default the latter. `training`: bool or None, for the layers
+        that take it.
         """
         with sharing():
-            return self._run(inputs, operation_fn, training)
+            values = {**self.constants, **dict(zip(self.inputs, inputs, strict=True))}
+            for operation, call, args, named, outputs, last in self.steps:
+                if operation_fn is not None:
+                    call = operation_fn(operation, call)
+                args = [_value(key, values) for key in args]
+                named = {name: _value(key, values) for name, key in named.items()} if named else {}
+                if training is not None and takes_training(operation):
+                    named["training"] = training or bool(named.get("training"))
+                found = call(*args, **named)
+                del args, named  # or they would keep what is let go
+                if len(outputs) == 1 and not isinstance(found, (list, tuple, dict)):
+                    values[outputs[0]] = found
+                else:
+                    values.update(zip(outputs, keras.tree.flatten(found), strict=False))  # as Keras
+                del found
+                for key in last:
+                    values.pop(key, None)
+            return keras.tree.pack_sequence_as(
+                self.structure, [values[key] for key in self.outputs]
+            )
 
-    def _run(self, inputs, operation_fn, training):
-        values = dict(zip(self.inputs, inputs, strict=True))
-        for (operation, arguments, outputs), last in zip(self.steps, self.last, strict=True):
-            args, named = arguments(values)
-            if training and takes_training(operation):
-                named["training"] = True
-            found = operation_fn(operation)(*args, **named)
-            del args, named  # or they would keep what is let go
-            alone = len(outputs) == 1 and not isinstance(found, (list, tuple, dict))
-            found = [found] if alone else keras.tree.flatten(found)
-            values.update(zip(outputs, found, strict=False))  # as Keras does
-            del found
-            for key in last:
-                values.pop(key, None)
-        return keras.tree.pack_sequence_as(self.structure, [values[key] for key in self.outputs])
+
+def _value(key, values):
+    if isinstance(key, tuple):
+        return keras.tree.map_structure(lambda x: values.get(id(x), x), key)[0]
+    return [values[each] for each in key] if isinstance(key, list) else values[key]
 
 
-def _read_last(nodes, outputs):
-    """For each node, the ids of the tensors that no later node reads, nor an output is."""
-    seen, last = {id(x) for x in outputs}, []
+def _ids(nodes, outputs):
+    """For each node, the ids of its outputs, and those of the tensors that no later node reads, nor
+    an output is."""
+    seen, found = {id(x) for x in outputs}, []
     for node in reversed(nodes):
         read = {id(x) for x in (*node.input_tensors, *node.outputs)} - seen
         seen |= read
-        last.append(tuple(read))
-    return last[::-1]
-
-
-def _arguments(arguments):
-    """A function of the values of tensors by id that returns the arguments of a call."""
-    readers = [_reader(x) for x in arguments.args]
-    named = {name: _reader(x) for name, x in arguments.kwargs.items()}
-    if None in readers or None in named.values():  # tensors deep inside
-        return arguments.fill_in
-    return lambda values: (
-        [read(values) for read in readers],
-        {name: read(values) for name, read in named.items()},
-    )
-
-
-def _reader(x):
-    """A function of the values by id that returns that of an argument; None if x is nested."""
-    if isinstance(x, keras.KerasTensor):
-        key = id(x)  # torch.compile cannot read an itemgetter
-        return lambda values: values[key]
-    if isinstance(x, list) and x and all(isinstance(each, keras.KerasTensor) for each in x):
-        keys = [id(each) for each in x]
-        return lambda values: [values[key] for key in keys]
-    deep = any(isinstance(each, keras.KerasTensor) for each in keras.tree.flatten(x))
-    return None if deep else lambda values: x
+        found.append(([id(x) for x in node.outputs], tuple(read)))
+    return found[::-1]
 
 
 def _one(compute, layer, x, *args, **named):
@@ -137,20 +135,12 @@ def _one(compute, layer, x, *args, **named):
     return y
 
 
-def _call(layer, x, *args, **named):
-    return layer.call(x, *args, **named)
-
-
 def _drop(layer, x, *args, training=None, **named):
     return layer.call(x, training=True) if training else x
 
 
 def _product(layer, x, *args, **named):
     return applied(layer, x)
-
-
-def _activate(layer, x, *args, **named):
-    return layer.activation(x)
 
 
 def _norm(layer, x, *args, **named):
@@ -178,10 +168,11 @@ def _attention(layer, query, value, key=None, **named):
     if not backend.is_plain(layer, query, casts=True):
         tensors = (query, value) if key is None else (query, value, key)
         return layer(*tensors, **named)
+    alone = value is query and (key is None or key is query)
+    mask = mask_of(query)
     for name, x in (("query_mask", query), ("value_mask", value), ("key_mask", key)):
         if named.get(name) is None:
-            named[name] = mask_of(x)
-    alone = value is query and (key is None or key is query)
+            named[name] = mask if alone else mask_of(x)
     found = None
     with uncast():
         if alone and not named.get("training"):
@@ -189,25 +180,25 @@ def _attention(layer, query, value, key=None, **named):
             found = attend(layer, query, named)
         if found is None:
             found = layer.call(query, value, key, **named)
-    y = found[0] if isinstance(found, tuple) else found
-    set_mask(y, mask_of(query))
+    set_mask(found[0] if isinstance(found, tuple) else found, mask)
     return found
 
 
 # What reads no variables, or casts them.
-CAST = (_product, _norm, _drop, _activate)
+CAST = (_product, _norm, _drop, keras.layers.Activation.call)
 
 # The class of a layer of a transformer -> how one of it is called. These classes take a mask from
 # their first input or none, and nothing else from Keras.
 CALLS = {
     PositionalAttention: _attention,
     AddTo: _sum,
-    keras.layers.Activation: functools.partial(_one, _activate),
+    keras.layers.Activation: functools.partial(_one, keras.layers.Activation.call),
     keras.layers.Dense: functools.partial(_one, _product),
     keras.layers.LayerNormalization: functools.partial(_one, _norm),
     **dict.fromkeys((Dropout, keras.layers.Dropout), functools.partial(_one, _drop)),
-    **dict.fromkeys(
-        (
+    **{
+        kind: functools.partial(_one, kind.call)
+        for kind in (
             BiasAdd,
             FeedForward,
             IdEmbedding,
@@ -215,7 +206,6 @@ CALLS = {
             RMSNormalization,
             SinusoidalPositionEmbedding,
             TokenEmbedding,
-        ),
-        functools.partial(_one, _call),
-    ),
+        )
+    },
 }

@@ -13,7 +13,7 @@ from keras_posenc.backend.seeding import without_tensorflow
 from keras_posenc.encodings import spec_of
 from keras_posenc.models.calibration import CALIBRATED, stages
 from keras_posenc.models.direct import Steps
-from keras_posenc.models.inputs import CheckedInputs
+from keras_posenc.models.inputs import CheckedInputs, check_inputs, fill
 
 NO_HDF5 = (
     "A TransformerModel cannot be loaded from a whole-model HDF5 file, so it is not written: save "
@@ -74,10 +74,25 @@ class TransformerModel(CheckedInputs, keras.Model):
         if backend.TRAITS.eager and has("graphs") and not (masked or kwargs):
             tensors = input_list(self, inputs)
             if backend.is_plain(self, tensors[0]):
-                outputs = self.program(self._steps.run)(tensors, training=training)
-                one = isinstance(outputs, (list, tuple)) and len(outputs) == 1
-                return outputs[0] if one else outputs
+                return self._outputs_of(tensors, training)
         return super().call(inputs, training=training, mask=mask, **kwargs)
+
+    def _outputs_of(self, tensors, training):
+        outputs = self.program(self._steps.run)(tensors, training=training)
+        one = isinstance(outputs, (list, tuple)) and len(outputs) == 1
+        return outputs[0] if one else outputs
+
+    def predictions(self, x):
+        """The outputs for inputs x of PyTorch, or None where it takes Keras' call to find them.
+
+        In the call of a functional model, Keras does as much as in the calls of ten layers.
+        """
+        # Of a subclass, nothing is known.
+        if type(self) is not TransformerModel or not has("graphs") or not fill(x, self.inputs):
+            return None
+        x = check_inputs(self._id_inputs, x)
+        tensors = [ops.convert_to_tensor(x[each.name], each.dtype) for each in self.inputs]
+        return self._outputs_of(tensors, False) if backend.is_plain(self, tensors[0]) else None
 
     def export(self, filepath, format="tf_saved_model", **kwargs):
         """As `keras.Model.export`; also on JAX, all inputs of a SavedModel have one free length."""

@@ -89,10 +89,9 @@ def _lines(path):
         first = file.readline()
         # Without any newline, lines end in carriage returns.
         lines = [first] if first.endswith(b"\n") else first.splitlines(keepends=True)
+        check_pointer(path, first)
+        check_no_utf16(path, first)
         for number, line in enumerate(itertools.chain(lines, file), 1):
-            if number == 1:
-                check_pointer(path, line)
-                check_no_utf16(path, line)
             try:
                 words = line.decode("utf-8")
             except UnicodeDecodeError as error:

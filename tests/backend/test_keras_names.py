@@ -28,7 +28,7 @@ def test_this_keras_has_the_names_that_nothing_replaces():
     assert keras_names.layers_in(model) == [model, *model.layers]
     assert keras_names.maker_of(model.output) is dense
     (tensor,) = keras_names.input_list(model, np.ones((1, 3), "float32"))
-    found = keras_names.run_graph(model, [tensor], lambda operation: operation)
+    found = dense(tensor)
     expected = keras.ops.matmul(tensor, keras_names.kernel_of(dense))
     np.testing.assert_allclose(*map(keras.ops.convert_to_numpy, (found, expected)), atol=1e-6)
     masked = keras.layers.Embedding(2, 2, mask_zero=True)(np.array([[0, 1]]))

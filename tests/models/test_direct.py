@@ -186,10 +186,10 @@ def test_features_are_let_go_when_the_last_layer_has_read_them():
     def most_alive(layers):
         model, made, counts = build(num_hidden_layers=layers), [], []
 
-        def watched(operation):
+        def watched(operation, direct):
             def call(*args, **named):
                 counts.append(sum(each() is not None for each in made))
-                found = direct(operation)(*args, **named)
+                found = direct(*args, **named)
                 made.append(weakref.ref(found))
                 return found
 

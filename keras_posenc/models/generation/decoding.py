@@ -60,7 +60,6 @@ class AfterPrompt:
             prompt, segments = prompt[:, :-1], segments[:, :-1]
         batch, columns = ops.shape(prompt)
         index = ops.arange(columns, dtype="int32")[None]
-        zeros = ops.zeros((1, columns), "int32")
         context = {
             name: x
             for name, x in inputs.items()
@@ -70,9 +69,13 @@ class AfterPrompt:
         value_mask = index < lengths if self.graph.by_segments else index < last
         value_mask = backend.looked_at(value_mask)
         caches = self.graph.make_caches(batch, columns + self.max_length)
-        arguments = {"value_mask": value_mask, **self._orders(zeros, columns)}
+        arguments = {"value_mask": value_mask, **self._orders(0, columns, columns)}
         caches = self.graph.read(tensors, ops.minimum(index, last), _for(arguments), caches)
         context |= {"last": last, "segment": segment}
+        if self.graph.by_position:
+            index = ops.arange(columns + self.max_length, dtype="int32")[None]
+            after = last + index - columns
+            context["of_keys"] = ops.where(index < columns, ops.minimum(index, last), after)
         logits, caches = self._next(token[:, 0], 0, context, caches, again=True)
         return context, caches, logits
 
@@ -95,23 +98,20 @@ class AfterPrompt:
         real = not (again and graph.by_segments)
         value_mask = (ops.ones_like if real else ops.zeros_like)(last, dtype="bool")
         value_mask = backend.looked_at(value_mask, real)
-        arguments = {
-            "value_mask": value_mask,
-            **self._orders(ops.reshape(ops.cast(place, "int32"), (1, 1)), columns),
-        }
+        arguments = {"value_mask": value_mask, **self._orders(place, columns)}
         if graph.by_position:
-            index = ops.arange(ops.shape(caches[0].key_mask)[1], dtype="int32")[None]
-            of_keys = ops.where(index < columns, ops.minimum(index, last), last + index - columns)
             # No key is further on than the query, where an encoding asks how long the text is.
-            arguments |= {"query_positions": ids, "key_positions": ops.minimum(of_keys, ids)}
+            of_keys = ops.minimum(context["of_keys"], ids)
+            arguments |= {"query_positions": ids, "key_positions": of_keys}
         tensors = self._inputs(tokens[:, None], ids, segments, context)
         logits, caches = graph.next_logits(tensors, ids, _for(arguments), caches)
         return logits[:, 0], caches
 
-    def _orders(self, of_rows, columns):
+    def _orders(self, place, columns, rows=1):
         """The order of a UniLM: 0 for the prompt, 1, 2, ... for the answer."""
         if not self.graph.by_segments:
             return {}
+        of_rows = ops.zeros((1, rows), "int32") + ops.cast(place, "int32")
         index = ops.arange(columns + self.max_length, dtype="int32")[None]
         return {"query_order": of_rows, "key_order": ops.maximum(index - columns, 0)}
 

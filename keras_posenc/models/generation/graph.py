@@ -4,12 +4,11 @@ import functools
 
 import keras
 
-from keras_posenc import backend
 from keras_posenc.attention.key_values import Overwritten
 from keras_posenc.attention.layer import PositionalAttention
-from keras_posenc.backend.keras_names import maker_of, run_graph
+from keras_posenc.backend.keras_names import maker_of
 from keras_posenc.layers.short_convolution import ShortConvolution
-from keras_posenc.models.direct import Steps, calls_in, direct
+from keras_posenc.models.direct import Steps, calls_in
 from keras_posenc.models.inputs import masked_token
 from keras_posenc.models.pooling import MaskedPooling
 from keras_posenc.positions import PaddedPositionIds, RandomPositionIds
@@ -69,7 +68,7 @@ class CausalGraph(keras.Function):
             _check_layer(node)
         for node in calls:
             _check_attention(node)
-        self.steps = Steps(self) if backend.TRAITS.eager else None
+        self.steps = Steps(self)
         self.by_segments = _by_segments(calls)
         self.attentions = [node.operation for node in calls]
         self.by_position = any(map(reads_positions, self.attentions))
@@ -110,28 +109,25 @@ class CausalGraph(keras.Function):
     def _run(self, inputs, ids, arguments, caches, only_caches):
         waiting, filled = list(caches), []
 
-        def attend(layer, *tensors, **named):
+        def attend(layer, call, *tensors, **named):
             named = {name: x for name, x in named.items() if name not in SET_BY_PASS}
             named.update(arguments(layer), cache=waiting.pop(0))
-            *results, cache = direct(layer)(*tensors, **named)
+            *results, cache = call(*tensors, **named)
             filled.append(cache)
             return results[0] if len(results) == 1 else results
 
-        def run(operation):
+        def run(operation, call):
             if only_caches and not waiting:
                 return functools.partial(_nothing, operation)
             if isinstance(operation, PositionalAttention):
-                return functools.partial(attend, operation)
-            if _is_position_embedding(operation):
-                return lambda x, *more, **named: direct(operation)(x, ids + _offset(more, named))
+                return functools.partial(attend, operation, call)
             if isinstance(operation, ID_LAYERS):
                 return lambda *_, **__: keras.ops.cast(ids, operation.compute_dtype)
-            return _same if operation is self.skipped else direct(operation)
+            if isinstance(operation, AbsolutePositionEmbedding):
+                return lambda x, *more, **named: call(x, ids + _offset(more, named))
+            return (lambda x, **_: x) if operation is self.skipped else call
 
-        if self.steps is None:
-            output = run_graph(self, inputs, run)
-        else:
-            output = self.steps.run(inputs, run)
+        output = self.steps.run(inputs, run)
         if self.probabilities and not only_caches:
             output = keras.ops.log(output)
         return output, filled
@@ -142,16 +138,8 @@ def reads_positions(layer):
     return bool(layer.encodings or layer.sliding_window)
 
 
-def _same(x, **kwargs):
-    return x
-
-
 def _nothing(operation, *args, **kwargs):
     return [None] * len(keras.tree.flatten(operation.output))
-
-
-def _is_position_embedding(operation):
-    return isinstance(operation, AbsolutePositionEmbedding)
 
 
 def _offset(more, named):
@@ -170,7 +158,8 @@ def _offset(more, named):
 
 def _max_position(node):
     """The number of positions of a text that a position embedding serves, or None."""
-    if not _is_position_embedding(node.operation) or not node.operation.max_position:
+    embeds = isinstance(node.operation, AbsolutePositionEmbedding)
+    if not embeds or not node.operation.max_position:
         return None
     arguments = node.arguments
     return node.operation.max_position - _offset(arguments.args[1:], arguments.kwargs)
@@ -229,7 +218,7 @@ def _by_segments(calls):
 
 def _check_layer(node):
     operation = node.operation
-    if _is_position_embedding(operation):
+    if isinstance(operation, AbsolutePositionEmbedding):
         id_arguments = [*node.arguments.args[1:], node.arguments.kwargs.get("position_ids")]
         _check_ids(id_arguments[0])
     if isinstance(operation, MIXING):
