@@ -3,6 +3,8 @@
 On an H200 a step took as long as its host needed to dispatch it, so what counts is their number.
 """
 
+import sys
+
 import keras
 import numpy as np
 import pytest
@@ -137,6 +139,29 @@ def test_an_encoder_dispatches_what_transformers_does(
     assert whole.casts <= other.casts and layer.casts <= (32 if mode == "train" else 0)
     assert layer.waits == 0 and whole.waits <= 1
     assert names["bmm"] == 0  # nothing forms the matrix
+
+
+def python_calls(step):
+    """How many functions of Python a step enters, after two steps have warmed up."""
+    counts = []
+    step(), step()
+    sys.setprofile(lambda frame, event, _: counts.append(1) if event == "call" else None)
+    try:
+        step()
+    finally:
+        sys.setprofile(None)
+    return len(counts)
+
+
+def test_a_short_pass_on_a_cpu_enters_few_functions():
+    """There, a pass over a few tokens takes as long as Python and the dispatches need."""
+    found = {}
+    for make in (ours, theirs):
+        one, two = (make("forward", n, 1, 8) for n in (1, 2))
+        of_layer = python_calls(two) - python_calls(one)
+        found[make] = count(two, fake=False)[0].dispatches, of_layer
+    assert found[ours][0] <= found[theirs][0]
+    assert found[ours][1] <= 2 * found[theirs][1]
 
 
 def of_decoding(make, layers):

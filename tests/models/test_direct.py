@@ -144,6 +144,35 @@ def test_low_precision(policy, monkeypatch):
     check(model, monkeypatch, 0.02)
 
 
+@pytest.mark.parametrize("kind", ["bert", "qwen3"])
+def test_predictions_are_those_of_a_call(kind, monkeypatch):
+    """Arrays of a model's inputs are not given to Keras' call, whose numbers they have."""
+    model = build(**MODELS[kind])
+    calls, call = [], type(model).__call__
+    arrays = {x.name: TOKENS if x.name == "token_ids" else 0 * TOKENS for x in model.inputs}
+    monkeypatch.setattr(
+        type(model), "__call__", lambda *a, **n: (calls.append(1), call(*a, **n))[1]
+    )
+    found = model.predict_on_batch(arrays)
+    assert not calls
+    by_fewer = model.predict_on_batch([arrays[x.name] for x in model.inputs])
+    assert calls == [1]
+    np.testing.assert_array_equal(found, by_fewer)
+    np.testing.assert_array_equal(found, ops.convert_to_numpy(model(arrays, training=False)))
+
+
+def test_a_call_of_a_subclass_predicts():
+    encoder = build()
+
+    class Half(type(encoder)):
+        def call(self, *args, **kwargs):
+            return super().call(*args, **kwargs) / 2
+
+    arrays = {"token_ids": TOKENS, "segment_ids": 0 * TOKENS}
+    half = Half(encoder.inputs, encoder.outputs).predict_on_batch(arrays)
+    np.testing.assert_array_equal(np.asarray(half), encoder.predict_on_batch(arrays) / 2)
+
+
 def test_dropout_drops_in_training():
     model = build(dropout_rate=0.5, attention_dropout_rate=0.5)
     first, second = (model(inputs_of(model), training=True) for _ in range(2))
