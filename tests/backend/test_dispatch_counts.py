@@ -118,9 +118,9 @@ def theirs(mode, layers, batch, length):
 
 # Kernels and views, and bytes, at most so many times those of transformers.
 CASES = [
-    ("forward", 8, 2048, 1.0, 0.8),
-    ("embed", 256, 128, 0.8, 0.7),
-    ("train", 8, 2048, 1.1, 0.9),
+    ("forward", 8, 2048, 0.75, 0.8),
+    ("embed", 256, 128, 0.75, 0.7),
+    ("train", 8, 2048, 1.0, 0.9),
 ]
 
 
@@ -197,7 +197,7 @@ def test_a_step_of_decoding_dispatches_what_transformers_does_and_waits_for_noth
     one, two = (of_decoding(our_text, n) for n in (1, 2))
     other_one, other_two = (of_decoding(their_text, n) for n in (1, 2))
     whole, other = one.layers(two, LAYERS), other_one.layers(other_two, LAYERS)
-    assert whole.dispatches <= 1.1 * other.dispatches
+    assert whole.dispatches <= other.dispatches
     layer, of_other = two - one, other_two - other_one
     assert layer.dispatches <= of_other.dispatches
     assert layer.waits == 0 and whole.waits == 0
