@@ -141,8 +141,10 @@ class Generator(backend.SafeTrainer, keras.Model):
         if callback is not None and not backend.TRAITS.calls_back_compiled:
             self.jit_compile = False
         if seed is not None:
-            checks.whole("seed", seed, least=0, most=MOST_SEED)
-        self.seed_generator = keras.random.SeedGenerator(seed) if self.settings.samples else None
+            self.seed = checks.whole("seed", seed, least=0, most=MOST_SEED)
+        self.seed_generator = (
+            keras.random.SeedGenerator(self.seed) if self.settings.samples else None
+        )
         self.built = True
 
     def predict(self, x, *args, **kwargs):
@@ -241,11 +243,7 @@ class Generator(backend.SafeTrainer, keras.Model):
 
 def _check_ids(name, ids, vocab_size):
     for token in ids:
-        if isinstance(token, bool) or not isinstance(token, int) or not 0 <= token < vocab_size:
-            raise ValueError(
-                f"`{name}` must be a token of the vocabulary, 0 to {vocab_size - 1}. "
-                f"Received: {token!r}"
-            )
+        checks.whole(name, token, least=0, most=vocab_size - 1, why="a token of the vocabulary")
 
 
 def _to_numpy(x):
