@@ -57,14 +57,16 @@ AXES = axes_of(Inputs)
 def attend_in_blocks(q, k, v, grid, rules, block_rows, compute):
     """Computes the same output (B, Tq, H, Dv) as `attend_explicitly`, block by block.
 
-    `block_rows`: int, or on TensorFlow an int32 scalar. Number of rows in a block. `compute`:
-    `weigh_cells`, or another function of a block with its arguments and results.
+    `block_rows`: number of rows in a block. `compute`: a function such as `weigh_cells`.
     """
     block, tensors, carry = prepare(q, k, v, grid, rules, compute)
     known = None not in (q.shape[1], k.shape[1]) and isinstance(block_rows, int)
     runs, texts = [(None, None)], 0
-    if known and q.shape[0] and not (carry or grid.order_is_index or backend.platform(q) != "gpu"):
-        # Blocks of whole texts read their keys once, and add up no gradients of keys.
+    shared = rules.has_bias() or rules.hooks.read_map or grid.content.distance_biases
+    alone = backend.platform(q) == "gpu" and backend.batch_shards(q) == 1
+    if known and q.shape[0] and alone and not (shared or grid.order_is_index):
+        # Blocks of whole texts read their keys once, and add up no gradients of keys. Not where
+        # texts share what blocks of rows compute once, or are on several devices.
         most = q.shape[0] * block_rows // q.shape[1]
         texts = max((n for n in range(1, most + 1) if q.shape[0] % n == 0), default=0)
     if grid.order_is_index and known and not rules.hooks.all_columns:
