@@ -58,7 +58,7 @@ class SafeTrainer(shared.SafeTrainer):
 
     def predict_step(self, data):
         x, _, _ = keras.utils.unpack_x_y_sample_weight(data)
-        found = self.predictions(x) if hasattr(self, "predictions") else None
+        found = self._predictions(x) if hasattr(self, "_predictions") else None
         if found is None:
             found = super().predict_step(data)
         if torch.compiler.is_compiling():

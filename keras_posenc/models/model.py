@@ -82,7 +82,7 @@ class TransformerModel(CheckedInputs, keras.Model):
         one = isinstance(outputs, (list, tuple)) and len(outputs) == 1
         return outputs[0] if one else outputs
 
-    def predictions(self, x):
+    def _predictions(self, x):
         """The outputs for inputs x of PyTorch, or None where it takes Keras' call to find them.
 
         In the call of a functional model, Keras does as much as in the calls of ten layers.
