@@ -314,19 +314,6 @@ def test_draws_are_those_of_the_seed(tmp_path):
 
 
 @pytest.mark.once
-def test_numbers_of_numpy_are_as_those_of_python(tmp_path):
-    """They come from arrays of ids and of settings; the model is saved with them, too."""
-    numbers = {"max_length": 4, "end_id": [2, 3], "pad_id": 0, "top_k": 5, "n": 2, "seed": 7}
-    given = {name: np.int64(value) for name, value in numbers.items() if name != "end_id"}
-    given |= {"end_id": list(np.array([2, 3])), "temperature": np.float32(0.5)}
-    model, prompts = language_model(), [[4, 5, 6]]
-    expected = Generator(model, temperature=0.5, **numbers).predict(prompts, verbose=0)
-    np.testing.assert_array_equal(Generator(model, **given).predict(prompts, verbose=0), expected)
-    Generator(model, **given).save(tmp_path / "g.keras")
-    loaded = keras.saving.load_model(tmp_path / "g.keras")
-    np.testing.assert_array_equal(loaded.predict(prompts, verbose=0), expected)
-
-
 def test_what_is_there_already_is_written_less():
     model = language_model()
     texts = [
@@ -396,14 +383,8 @@ def test_a_program_serves_all_lengths_of_a_bucket():
         ("`alpha` must be a number. Received: None", {"alpha": None}),
         ("Beam search looks for the likeliest text.*beams=2", {"beams": 2, "top_k": 5}),
         ("`n` texts are drawn.*Received: n=3, beams=2", {"beams": 2, "n": 3}),
-        (
-            "`end_id` must be an integer from 0 to 12: a token of the vocabulary. Received: 13",
-            {"end_id": [2, 13]},
-        ),
-        (
-            "`pad_id` must be an integer from 0 to 12: a token of the vocabulary. Received: -1",
-            {"pad_id": -1},
-        ),
+        ("`end_id` must be an integer from 0 to 12: a token.* Received: 13", {"end_id": [2, 13]}),
+        ("`pad_id` must be an integer from 0 to 12: a token.* Received: -1", {"pad_id": -1}),
         ("`start_id` starts the target of an encoder-decoder.*start_id=1", {"start_id": 1}),
         ("`callback` is for beams=1. Received: beams=2", {"callback": print, "beams": 2}),
         ("`seed` must be an integer from 0 to 2147483647. Received: -1", {"seed": -1}),
