@@ -85,7 +85,7 @@ class TransformerModel(CheckedInputs, keras.Model):
     def _predictions(self, x):
         """The outputs for inputs x of PyTorch, or None where it takes Keras' call to find them.
 
-        In the call of a functional model, Keras does as much as in the calls of ten layers.
+        Keras' call of a functional model takes as much work as its calls of ten layers.
         """
         # Of a subclass, nothing is known.
         if type(self) is not TransformerModel or not has("graphs") or not fill(x, self.inputs):

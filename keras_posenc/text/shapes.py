@@ -32,9 +32,9 @@ class Costs(typing.NamedTuple):
     """What batches cost on the device that computes.
 
     Attributes:
-        accelerated: bool. It is no CPU.
+        accelerated: bool. Whether the device is a GPU or a TPU.
         call: int. How many tokens are computed in the time that calling a program takes.
-        priced_shapes: number. After so many shapes further ones cost nothing.
+        priced_shapes: number. After so many shapes, further ones cost nothing.
     """
 
     accelerated: bool

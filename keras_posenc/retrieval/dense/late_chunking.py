@@ -89,8 +89,8 @@ def embed_spans(model, texts, spans, verbose="auto"):
     spans that they are in or beside, so one span over a whole text gives the vector of the text. A
     text longer than `model.max_length` is read in overlapping windows of that length. Each token
     has the features of the window in which it has the most context. A model that is trained on
-    passages joined by a separator, such as pplx-embed-context, reads the spans so, and no text
-    between them.
+    passages joined by a separator, such as pplx-embed-context, reads the spans joined in this way,
+    without the text between them.
 
     Args:
         model: `TextModel` of an embedder that pools by the mean (see `open_embedder`).
