@@ -137,10 +137,10 @@ class Embed(FinetuneTask):
 
     @property
     def prompts(self):
-        if self.query_prompt is None and self.document_prompt is None:
-            return {}
-        query, document = self.query_prompt or "", self.document_prompt or ""
-        return {"prompt": document, "prompts": {"query": query, "document": document}}
+        """Keywords of a `TextModel`: the prompts that it is made with."""
+        sides = {"query": self.query_prompt or "", "document": self.document_prompt or ""}
+        given = (self.query_prompt, self.document_prompt) != (None, None)
+        return {"prompt": sides["document"], "prompts": sides} if given else {}
 
     def read_part(self, source, role, text=None, label=None):
         if isinstance(source, (list, tuple)) and not isinstance(source, FilePart):
