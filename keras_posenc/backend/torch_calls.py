@@ -192,6 +192,8 @@ trained = False  # whether a compiled program has computed gradients since the l
 
 def rotate(x, cos, sin, layout):
     """`shared.rotate`, without the casts of Keras."""
+    if not isinstance(x, torch.Tensor):  # of an encoding that is called alone
+        x = ops.convert_to_tensor(x)
     pairs = cos.shape[-1]
     if layout == "half" and x.shape[-1] == 2 * pairs:
         cos, sin = once("both halves", (cos, sin), lambda: _both_halves(cos, sin))

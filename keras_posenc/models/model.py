@@ -87,7 +87,6 @@ class TransformerModel(CheckedInputs, keras.Model):
 
         Keras' call of a functional model takes as much work as its calls of ten layers.
         """
-        # Of a subclass, nothing is known.
         if type(self) is not TransformerModel or not has("graphs") or not fill(x, self.inputs):
             return None
         x = check_inputs(self._id_inputs, x)

@@ -63,8 +63,7 @@ class Passages:
         checks.whole("overlap", self.overlap, least=0, most=self.size // 2)
         if self.titles is not None and not isinstance(self.titles, str):
             check_list(self.titles, "titles")
-            array = hasattr(self.titles, "tolist")
-            titles = self.titles.tolist() if array else list(self.titles)
+            titles = getattr(self.titles, "tolist", lambda: list(self.titles))()
             object.__setattr__(self, "titles", titles)
 
     def part(self, rows):
