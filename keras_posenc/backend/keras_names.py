@@ -123,15 +123,14 @@ def layers_in(layer):
 
 
 def plain_dtypes(layer):
-    """The dtypes of a layer's results and variables; None if a call of it is more than casts.
-
-    It is where the layer is quantized or has a penalty, or is computed again in the backward pass.
-    """
+    """The dtypes of a layer's results and variables; None if a call of it is more than casts, as
+    where it is quantized, has a penalty, or is computed again in the backward pass."""
     policy = layer._dtype_policy
-    plain = type(policy) in PLAIN_POLICIES and layer.built and not layer._remat_mode
-    if not plain or layer.activity_regularizer is not None:
+    if not layer.built or layer._remat_mode or layer.activity_regularizer is not None:
         return None
-    return policy._compute_dtype, policy._variable_dtype  # properties take half of such a check
+    if type(policy) in PLAIN_POLICIES:  # properties take half of such a check
+        return policy._compute_dtype, policy._variable_dtype
+    return None if policy.quantization_mode else (policy.compute_dtype, policy.variable_dtype)
 
 
 def nodes_by_depth(graph):

@@ -321,6 +321,7 @@ def test_other_threads_keep_their_precision(cuda):
     """Those that ask for float32 get it, and those that leave first change nothing for others."""
     import concurrent.futures
 
+    from keras_posenc.backend.keras_names import plain_dtypes
     from keras_posenc.models.precision import lower_precision
 
     model = build()
@@ -328,6 +329,8 @@ def test_other_threads_keep_their_precision(cuda):
 
     def lowered():
         with lower_precision(model):
+            # So the layers are called directly, not by Keras.
+            assert plain_dtypes(model.layers[-1]) == ("bfloat16", "float32")
             return predict()
 
     exact = predict()
