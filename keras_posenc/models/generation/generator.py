@@ -120,12 +120,12 @@ class Generator(backend.SafeTrainer, keras.Model):
         self.pad_id = pad_id
         self.decoding = decoding_of(model, start_id, max_length)
         ends = () if end_id is None else end_id if isinstance(end_id, (list, tuple)) else (end_id,)
-        padding = self.decoding.pad_token_id if pad_id is None else pad_id
-        for name, ids in (("end_id", ends), ("pad_id", () if pad_id is None else (pad_id,))):
-            _check_ids(name, ids, self.decoding.vocab_size)
+        ends = _whole_ids("end_id", ends, self.decoding)
+        given = _whole_ids("pad_id", () if pad_id is None else (pad_id,), self.decoding)
+        padding = given[0] if given else self.decoding.pad_token_id
         self.settings = SearchSettings(
             **{name: getattr(self, name) for name in OPTIONS},
-            end_ids=tuple(ends),
+            end_ids=ends,
             filler=padding if padding is not None else ends[0] if ends else 0,
             forbidden=None if padding in ends else padding,
         )
@@ -241,9 +241,9 @@ class Generator(backend.SafeTrainer, keras.Model):
         return cls(keras.saving.deserialize_keras_object(config.pop("model")), **config)
 
 
-def _check_ids(name, ids, vocab_size):
-    for token in ids:
-        checks.whole(name, token, least=0, most=vocab_size - 1, why="a token of the vocabulary")
+def _whole_ids(name, ids, decoding):
+    most, why = decoding.vocab_size - 1, "a token of the vocabulary"
+    return tuple(checks.whole(name, each, least=0, most=most, why=why) for each in ids)
 
 
 def _to_numpy(x):
