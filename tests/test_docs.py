@@ -80,7 +80,7 @@ def test_every_file_of_results_is_on_a_page(generate):
     rest |= {("rotary_collapse",), ("stretched_mlm",), ("stretch_base",), ("tpu_batches",)}
     rest |= {("stretched_reactions",), ("gates",), ("lookup",)}
     rest |= {("tpu_sequence",), ("tpu_layers",), ("gpu_layers",), ("gpu_models",)}
-    rest |= {("gpu_programs",)}
+    rest |= {("gpu_programs",), ("by_length",)}
     rest |= {("readings", task) for task in ("digests", "seasons", "speakers", "lines")}
     assert asked == bench | pages | rest
 

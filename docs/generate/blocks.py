@@ -211,7 +211,8 @@ def of_seeds(path):
     """The table of a benchmark whose command has its seeds alone."""
     name = path.rpartition(".")[2]
     rows = results(name)
-    return with_source(benchmark(path).table(rows), rows, f"{path} {seeds_of(rows)}", name, "torch")
+    command, backend = f"{path} {seeds_of(rows)}", rows[0]["versions"]["backend"]
+    return with_source(benchmark(path).table(rows), rows, command, name, backend)
 
 
 def distant_context_mpnet():
@@ -504,7 +505,10 @@ _NAMED = (
     stretched_reactions, stretch_base, precision, quantized, loading, newsgroups, gpu_models,
     gates,
 )  # fmt: skip
-_OF_SEEDS = "encodings.lookup", "retrieval.distant_context", "stretching.back_to_level"
+_OF_SEEDS = (
+    "encodings.lookup", "retrieval.distant_context", "stretching.back_to_level",
+    "long_texts.by_length",
+)  # fmt: skip
 BLOCKS = {block.__name__: block for block in _NAMED} | {
     **{path.rpartition(".")[2]: functools.partial(of_seeds, path) for path in _OF_SEEDS},
     "tpu_batches": chips.batches,

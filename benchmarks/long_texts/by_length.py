@@ -1,0 +1,67 @@
+"""Hierarchical positions, fine-tuned directly: what do 1,024 and 1,536 tokens add to 512?
+
+    KERAS_BACKEND=tensorflow python -m benchmarks.long_texts.by_length  # an hour a seed
+    KERAS_BACKEND=tensorflow python -m benchmarks.long_texts.by_length --table
+
+The task is the digests of eight posts of fine_tuned.py. MiniLM is fine-tuned for two epochs at one
+length, in batches of two texts, without dropout. At 1,536 tokens, it is also fine-tuned after
+masked training on 320 digests without labels (`pretrain`, one epoch). The rows have a 0 or 1 for
+each text of the test, so intervals are paired by text.
+"""
+
+import pathlib
+
+from benchmarks.long_texts import rivals
+from benchmarks.long_texts.reading_tasks import digest_texts, drawn_digests
+from benchmarks.shared.data import MINILM
+from benchmarks.shared.kept import Study, keys, options, write_lines
+from keras_posenc.text import Texts
+from keras_posenc.training import finetune, predict, pretrain
+
+RESULTS = pathlib.Path(__file__).parents[1] / "results" / "by_length.json"
+SHORT, MIDDLE, LONG = (f"{length:,} tokens" for length in (512, 1024, 1536))
+MASKED = f"{LONG}, after masked training"
+LENGTHS = {SHORT: 512, MIDDLE: 1024, LONG: 1536, MASKED: 1536}
+DROPOUT = {"dropout_rate": 0.0, "attention_dropout_rate": 0.0}
+
+
+def main():
+    parser = options(__doc__, RESULTS, "build/by-length", seeds=(0, 1))
+    parser.add_argument("--ways", nargs="+", default=list(LENGTHS), choices=LENGTHS)
+    arguments = parser.parse_args()
+    study = Study(arguments.results, write_lines)
+    if not arguments.table:
+        asked = keys(seed=arguments.seeds, way=arguments.ways)
+        study.run(asked, lambda seed, way: measured(seed, way, arguments.folder / str(seed)))
+    print(table(study.rows))
+
+
+def measured(seed, way, folder, count=320, test_count=200):
+    """Which texts of the test are classified correctly."""
+    made, test = digest_texts("train", count), digest_texts("test", test_count)
+    drawn = drawn_digests(count, seed)
+    train = Texts(*([column[i] for i in drawn] for column in (made.texts, made.labels, made.lines)))
+    length, checkpoint, run = LENGTHS[way], MINILM, folder / str(list(LENGTHS).index(way))
+    budget = {"token_budget": 2 * length}
+    if way == MASKED:
+        checkpoint = folder / "masked"
+        masked = {"max_length": length, "extension": "hierarchical", **budget}
+        pretrain(MINILM, made.texts, checkpoint, seed=seed, **masked, **DROPOUT)
+    stages = {"lengths": [(length, 2)], "seed": seed}
+    found = finetune(checkpoint, train, run, **stages, **budget, **DROPOUT)
+    labels = [prediction.label for prediction in predict(run, test.texts)]
+    scores = [int(a == b) for a, b in zip(labels, test.labels, strict=True)]
+    return {"scores": scores, "updates": found["train"]["steps"]}
+
+
+def table(rows):
+    found = {}
+    for row in sorted(rows, key=lambda row: (list(LENGTHS).index(row["way"]), row["seed"])):
+        found.setdefault(row["way"], []).append(row["scores"])
+    others = [MIDDLE, MASKED]
+    pairs = [(LONG, [other]) for other in others]
+    return f"{rivals.table(found, SHORT)}\n\n{rivals.comparisons(found, pairs)}"
+
+
+if __name__ == "__main__":
+    main()
