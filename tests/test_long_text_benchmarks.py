@@ -28,7 +28,7 @@ def test_chunks_to_train_on_have_the_label_of_the_whole(fine_tuned_tasks, readin
     parts = readings.tokenizer.contents(chunks.texts)
     assert max(map(len, parts)) <= 520
     assert np.isclose(sum(map(len, parts)), sum(map(len, ids)), rtol=0.01)
-    one, other = (set(fine_tuned_tasks.drawn_digests(320, seed)) for seed in (0, 1))
+    one, other = (set(reading_tasks.drawn_digests(320, seed)) for seed in (0, 1))
     assert len(one) == len(other) == 200 and one != other
 
 

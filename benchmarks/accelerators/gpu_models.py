@@ -90,25 +90,25 @@ def hub(mode, config, length):
     import keras_hub
 
     keras.config.set_dtype_policy("mixed_bfloat16")
+    sizes = {
+        "vocabulary_size": config["vocab_size"],
+        "num_layers": config["num_hidden_layers"],
+        "hidden_dim": config["hidden_size"],
+        "intermediate_dim": config["intermediate_size"],
+    }
     if mode == "decode":
         backbone = keras_hub.models.LlamaBackbone(
-            vocabulary_size=config["vocab_size"],
-            num_layers=config["num_hidden_layers"],
+            **sizes,
             num_query_heads=config["num_attention_heads"],
             num_key_value_heads=config["num_key_value_heads"],
-            hidden_dim=config["hidden_size"],
-            intermediate_dim=config["intermediate_size"],
             layer_norm_epsilon=config["rms_norm_eps"],
         )
         model = keras_hub.models.LlamaCausalLM(backbone)
         model.compile(sampler="greedy")
         return model
     backbone = keras_hub.models.BertBackbone(
-        vocabulary_size=config["vocab_size"],
-        num_layers=config["num_hidden_layers"],
+        **sizes,
         num_heads=config["num_attention_heads"],
-        hidden_dim=config["hidden_size"],
-        intermediate_dim=config["intermediate_size"],
         dropout=config["attention_probs_dropout_prob"],
         max_sequence_length=max(512, length),
     )

@@ -12,16 +12,16 @@ each text of the test, so intervals are paired by text.
 import pathlib
 
 from benchmarks.long_texts import rivals
-from benchmarks.long_texts.reading_tasks import digest_texts, drawn_digests
+from benchmarks.long_texts.reading_tasks import digest_texts, digests_to_train_on
 from benchmarks.shared.data import MINILM
 from benchmarks.shared.kept import Study, keys, options, write_lines
-from keras_posenc.text import Texts
 from keras_posenc.training import finetune, predict, pretrain
 
 RESULTS = pathlib.Path(__file__).parents[1] / "results" / "by_length.json"
 SHORT, MIDDLE, LONG = (f"{length:,} tokens" for length in (512, 1024, 1536))
 MASKED = f"{LONG}, after masked training"
 LENGTHS = {SHORT: 512, MIDDLE: 1024, LONG: 1536, MASKED: 1536}
+COUNT = 320  # digests, of which a seed trains on 200
 DROPOUT = {"dropout_rate": 0.0, "attention_dropout_rate": 0.0}
 
 
@@ -36,17 +36,16 @@ def main():
     print(table(study.rows))
 
 
-def measured(seed, way, folder, count=320, test_count=200):
+def measured(seed, way, folder):
     """Which texts of the test are classified correctly."""
-    made, test = digest_texts("train", count), digest_texts("test", test_count)
-    drawn = drawn_digests(count, seed)
-    train = Texts(*([column[i] for i in drawn] for column in (made.texts, made.labels, made.lines)))
+    train, test = digests_to_train_on(COUNT, seed), digest_texts("test", 200)
     length, checkpoint, run = LENGTHS[way], MINILM, folder / str(list(LENGTHS).index(way))
     budget = {"token_budget": 2 * length}
     if way == MASKED:
         checkpoint = folder / "masked"
         masked = {"max_length": length, "extension": "hierarchical", **budget}
-        pretrain(MINILM, made.texts, checkpoint, seed=seed, **masked, **DROPOUT)
+        texts = digest_texts("train", COUNT).texts
+        pretrain(MINILM, texts, checkpoint, seed=seed, **masked, **DROPOUT)
     stages = {"lengths": [(length, 2)], "seed": seed}
     found = finetune(checkpoint, train, run, **stages, **budget, **DROPOUT)
     labels = [prediction.label for prediction in predict(run, test.texts)]
@@ -58,9 +57,8 @@ def table(rows):
     found = {}
     for row in sorted(rows, key=lambda row: (list(LENGTHS).index(row["way"]), row["seed"])):
         found.setdefault(row["way"], []).append(row["scores"])
-    others = [MIDDLE, MASKED]
-    pairs = [(LONG, [other]) for other in others]
-    return f"{rivals.table(found, SHORT)}\n\n{rivals.comparisons(found, pairs)}"
+    compared = rivals.comparisons(found, [(LONG, [MIDDLE]), (MASKED, [LONG])])
+    return f"{rivals.table(found, SHORT)}\n\n{compared}"
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from benchmarks.long_texts.reading_tasks import (
     TFIDF_LINE,
     WHOLE,
     digest_texts,
-    drawn_digests,
+    digests_to_train_on,
     drawn_episodes,
     named_episodes,
     speakers_of_friends,
@@ -176,8 +176,7 @@ def chunked(texts, readings):
 
 def digests(readings, seed, count=320, test_count=200):
     """250 updates of digests, 278 to 280 of their chunks."""
-    made, drawn = digest_texts("train", count), drawn_digests(count, seed)
-    train = Texts(*([column[i] for i in drawn] for column in (made.texts, made.labels, made.lines)))
+    train = digests_to_train_on(count, seed)
     stages = {SHORT: [(512, 5)], MEAN: [(512, 2)], WHOLE: [(512, 1), (LENGTH, 1)]}
     return WholeTexts(readings, train, digest_texts("test", test_count), stages, LENGTH)
 

@@ -192,6 +192,13 @@ def drawn_digests(count, seed):
     return np.random.default_rng(seed).permutation(count)[: 5 * count // 8].tolist()
 
 
+def digests_to_train_on(count, seed):
+    """The `Texts` of those."""
+    made, drawn = digest_texts("train", count), drawn_digests(count, seed)
+    columns = made.texts, made.labels, made.lines
+    return Texts(*([column[i] for i in drawn] for column in columns))
+
+
 def digests_of_posts(readings, count=320, test_count=200):
     made = [digest_texts("train", count), digest_texts("test", test_count)]
     texts, labels = made[0].texts + made[1].texts, made[0].labels + made[1].labels

@@ -56,11 +56,13 @@ class SafeTrainer(shared.SafeTrainer):
 
         return step
 
+    def _predictions(self, x):
+        """The outputs without Keras' call, or None where it takes that."""
+
     def predict_step(self, data):
         x, _, _ = keras.utils.unpack_x_y_sample_weight(data)
-        found = self._predictions(x) if hasattr(self, "_predictions") else None
-        if found is None:
-            found = super().predict_step(data)
+        found = self._predictions(x)
+        found = super().predict_step(data) if found is None else found
         if torch.compiler.is_compiling():
             return found
         # While the device computes this batch, the one before is taken out of locked memory.

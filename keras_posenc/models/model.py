@@ -83,10 +83,8 @@ class TransformerModel(CheckedInputs, keras.Model):
         return outputs[0] if one else outputs
 
     def _predictions(self, x):
-        """The outputs for inputs x of PyTorch, or None where it takes Keras' call to find them.
-
-        Keras' call of a functional model takes as much work as its calls of ten layers.
-        """
+        """As of `SafeTrainer`. Keras' call of a functional model takes as much work as its calls of
+        ten layers."""
         if type(self) is not TransformerModel or not has("graphs") or not fill(x, self.inputs):
             return None
         x = check_inputs(self._id_inputs, x)
