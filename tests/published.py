@@ -10,6 +10,15 @@ SIZES = {
     "intermediate_size": 24,
     "pad_token_id": 0,
 }
+# Those of Qwen3 and Gemma 3.
+QWEN3 = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 8,
+    "intermediate_size": 24,
+}
 
 
 def publish(folder, class_name, **config):

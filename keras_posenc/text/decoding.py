@@ -50,25 +50,27 @@ def existing_text(path):
 
 def decode(path):
     """The text of a file, in UTF-8 and not empty; errors name the byte."""
-    content = _decoded(path)
-    if "\ufeff" in content:  # of files that were joined, each with its mark
-        content = re.sub(r"(^|(?<=[\r\n]))\ufeff+", "", content)
+    content = decode_any(path)
     if not content.strip():
         raise ValueError(f"{path} is empty.")
     return content
 
 
-def _decoded(path):
+def decode_any(path):
+    """The same, or no text."""
     data = path.read_bytes()
     check_pointer(path, data)
     check_no_utf16(path, data)
     try:
-        return data.decode("utf-8")
+        content = data.decode("utf-8")
     except UnicodeDecodeError as error:
         newline = b"\n" if b"\n" in data else b"\r"
         line = data.count(newline, 0, error.start) + 1
         byte = error.start - data.rfind(newline, 0, error.start)
         raise not_utf8(path, line, byte, data[error.start]) from None
+    if "\ufeff" in content:  # of files that were joined, each with its mark
+        content = re.sub(r"(^|(?<=[\r\n]))\ufeff+", "", content)
+    return content
 
 
 def check_no_utf16(path, data):

@@ -247,19 +247,13 @@ def text_in(path, number, row, name):
         raise ValueError(f"{path}, line {number}: {quote(name)} should be a text, not a {kind}.")
     if not text.strip():
         raise ValueError(f"{path}, line {number}: the text is empty; delete the line or fill it.")
-    if not _is_unicode(text):
-        raise ValueError(
-            f"{path}, line {number}: the text has half a surrogate pair (\\ud800 ...)."
-        )
-    return text
-
-
-def _is_unicode(text):
     try:
         text.encode()
     except UnicodeEncodeError:
-        return False
-    return True
+        raise ValueError(
+            f"{path}, line {number}: the text has half a surrogate pair (\\ud800 ...)."
+        ) from None
+    return text
 
 
 def _one_label(where, label):

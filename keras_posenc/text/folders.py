@@ -4,7 +4,7 @@ import os
 import pathlib
 
 from keras_posenc.files.untrusted import check_name
-from keras_posenc.text.decoding import FilePart, decode, existing_text
+from keras_posenc.text.decoding import FilePart, decode_any, existing_text
 from keras_posenc.text.structure import FORMATS, read_structure
 
 COLUMNS = ["id", "title", "text", "headings"]
@@ -57,19 +57,20 @@ def files_of(path):
 def read_documents(path):
     """(columns, rows, {}) of a folder, a pattern or a file: id, title, text and headings of each.
 
-    The headings are a list of (start, path of headings). Empty files beside others, such as an
-    __init__.py, are left out. Raises ImportError if the parser of a format is not installed.
+    The headings are a list of (start, path of headings). Files without text beside others, such as
+    an empty __init__.py or a page that only leads to another, are left out. Raises ImportError if
+    the parser of a format is not installed.
     """
     folder, files = files_of(path)
-    files = [file for file in files if file.read_bytes().strip()] or files[:1]
     rows = []
     for number, file in enumerate(files, 1):
-        content = decode(existing_text(file)).replace("\r\n", "\n")
+        content = decode_any(existing_text(file)).replace("\r\n", "\n")
         found = read_structure(file.stem, file.suffix.lower(), content)
-        if not found.text.strip():
-            raise ValueError(f"{file} has no text: leave it out.")
-        row = {"id": file.relative_to(folder).as_posix(), "title": found.title or file.stem}
-        rows.append((number, {**row, "text": found.text, "headings": found.headings}))
+        if found.text.strip():
+            row = {"id": file.relative_to(folder).as_posix(), "title": found.title or file.stem}
+            rows.append((number, {**row, "text": found.text, "headings": found.headings}))
+    if not rows:
+        raise ValueError(f"{path} has no text: leave it out.")
     return COLUMNS, rows, {}
 
 

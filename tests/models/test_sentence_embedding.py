@@ -7,7 +7,7 @@ import shutil
 import keras
 import numpy as np
 import pytest
-from published import publish
+from published import QWEN3, publish
 
 from keras_posenc import (
     TextBatches,
@@ -25,16 +25,7 @@ from keras_posenc.retrieval.embedder import predicted
 from keras_posenc.text import truncation
 
 TEXTS = ["w1 w2 w3 w4 w5 w6 w7", "w8", "w9 w1 w9", "w2 w3"]
-SIZES = {
-    "vocab_size": 48,
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 1,
-    "head_dim": 8,
-    "intermediate_size": 24,
-    "max_position_embeddings": 64,
-}
+SIZES = {**QWEN3, "vocab_size": 48, "max_position_embeddings": 64}
 GEMMA = {
     "use_bidirectional_attention": True,
     "sliding_window": 8,

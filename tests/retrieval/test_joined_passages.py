@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import pytest
 import tiny_tokenizers
-from published import publish
+from published import QWEN3, publish
 
 from keras_posenc import TextModel, Tokenizer, embed, embedder, load_text_model
 from keras_posenc.cli import main
@@ -26,17 +26,8 @@ from keras_posenc.retrieval import (
 )
 from keras_posenc.training import contextualize
 
-SIZES = {
-    "vocab_size": 424,  # more than tokens, as in Qwen3
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 1,
-    "head_dim": 8,
-    "intermediate_size": 24,
-    "max_position_embeddings": 256,
-    "pad_token_id": 0,
-}
+# More rows than tokens, as in Qwen3.
+SIZES = {**QWEN3, "vocab_size": 424, "max_position_embeddings": 256, "pad_token_id": 0}
 SEPARATOR = "<|endoftext|>"
 DOCUMENTS = [
     ["The quick brown foxes jump.", "They say so, don't they?", "1,234.56 lazy dogs"],

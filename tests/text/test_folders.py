@@ -1,6 +1,7 @@
 """Folders of documents: a row per file, with the headings above each place of its text."""
 
 import json
+import pathlib
 
 import pytest
 
@@ -195,25 +196,34 @@ def test_folders_without_documents(tmp_path, folder):
         read_texts(tmp_path / "*.doc")
     (folder / "none.html").write_text("<script>x</script>")
     with pytest.raises(ValueError, match="none.html has no text: leave it out"):
-        read_texts(folder)
+        read_texts(folder / "none.html")
     (folder / "none.html").write_bytes(b"\xff\xfe")
     with pytest.raises(ValueError, match="none.html, line 1: this is UTF-16; convert"):
         read_texts(folder)
 
 
-def test_empty_files_beside_others_are_left_out(folder, tmp_path):
-    """Such as the __init__.py of packages."""
+def test_empty_files_beside_others_are_left_out(folder, tmp_path, monkeypatch):
+    """Such as the __init__.py of packages, and pages that lead to others; each is read once."""
     (folder / "__init__.py").write_text("")
+    (folder / "a.html").write_text(
+        "<meta http-equiv=refresh content='0; car.html'><script>x</script>"
+    )
     (folder / "sub" / "blank.txt").write_text(" \r\n\n")
     assert read_ids(folder) == ("id", ["mail.py", "plain.txt", "sub/car.html"])
     assert len(read_texts(folder).texts) == len(read_titles(folder, "auto")) == 3
     assert len(TextStream(folder)) == 3
-    with pytest.raises(ValueError, match="__init__.py is empty"):
+    read, read_bytes = [], pathlib.Path.read_bytes
+    monkeypatch.setattr(
+        pathlib.Path, "read_bytes", lambda path: read.append(path) or read_bytes(path)
+    )
+    read_texts(folder)
+    assert len(read) == len(set(read)) == 6
+    with pytest.raises(ValueError, match="__init__.py has no text: leave it out"):
         read_texts(folder / "__init__.py")
     (tmp_path / "none").mkdir()
     for name in ("a.txt", "b.txt"):
         (tmp_path / "none" / name).write_text("\n")
-    with pytest.raises(ValueError, match="a.txt is empty"):
+    with pytest.raises(ValueError, match="none has no text: leave it out"):
         read_texts(tmp_path / "none")
     (tmp_path / "a.jsonl").write_text(json.dumps({"text": "a", "words": 1}) + "\n")
     with pytest.raises(ValueError, match="must have a column of titles, such as title, or be a fo"):
