@@ -17,6 +17,10 @@ its difference to the first 512 tokens, paired by text, with 95% intervals.
 With --length 4096 the model is stretched to 4,096 tokens, and most facts of the test are up to
 2,900 words apart, as in 16 texts of the training.
 
+With --model mpnet, which takes eight times as long, all-mpnet-base-v2 reads whole texts, and only a
+bag of words is compared. Its positions are extended without training, its rate is lower, and its
+files have its name.
+
 Runs and report are written to build/distant-facts. An interrupted run resumes. With --record, the
 rows are added to benchmarks/results/distant_facts.json.
 """
@@ -30,7 +34,7 @@ import time
 import numpy as np
 
 from benchmarks.long_texts import rivals
-from benchmarks.shared.data import CORPORA, MINILM
+from benchmarks.shared.data import CORPORA, MINILM, mpnet
 from benchmarks.shared.kept import read_rows, write_lines
 from keras_posenc.analysis import plot, write_report, write_stretch_report
 from keras_posenc.files.writing import write_text
@@ -82,10 +86,11 @@ REACHES = {
         8,
     ),
 }
-STEPS, STRETCHED = 10, "stretched"  # of stretching, and its folder
+STRETCHED = "stretched"  # the folder of the stretched model
+STEPS = {"minilm": 10, "mpnet": 0}  # of stretching
+OPTIMIZER = {"minilm": "adamw:3e-4", "mpnet": "adamw:1e-4"}
 # Without dropout a step takes two thirds of the time.
 COMMON = {
-    "optimizer": "adamw:3e-4",
     # One place decides, however long the text: a mean over all of it would hide that.
     "task": Classify(pooling="max"),
     "longer": "skip",
@@ -103,19 +108,24 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--length", type=int, choices=REACHES, default=1536)
+    parser.add_argument("--model", default="minilm", choices=STEPS)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--output", type=pathlib.Path, default="build/distant-facts")
     parser.add_argument("--record", action="store_true", help="add the seeds to the results")
     arguments = parser.parse_args()
-    length, folders = arguments.length, arguments.output / str(arguments.length)
+    length, model = arguments.length, arguments.model
+    folders, results = arguments.output / str(length), RESULTS
+    if model != "minilm":
+        folders, results = folders / model, results.with_stem(f"{results.stem}_{model}")
     minutes = REACHES[length].minutes
-    print(f"On two idle cores this takes about {minutes} minutes for each seed.", flush=True)
+    print(f"On two idle cores MiniLM takes about {minutes} minutes for each seed.", flush=True)
     rows = []
     for seed in arguments.seeds:
         folder = folders / f"seed-{seed}"
-        rows.append(measured(seed, length, folder, stretched(seed, length, folder)))
+        report = stretched(seed, length, folder, model)
+        rows.append(measured(seed, length, folder, report, model))
         if arguments.record:
-            record(rows[-1])
+            record(rows[-1], results)
     print(f"\n{table(rows)}\n\n{verdict(rows)}")
     folder = folders / f"seed-{arguments.seeds[-1]}"
     minutes = sum(row["seconds"] for row in rows) / 60
@@ -123,53 +133,64 @@ def main():
     print("and how well the stretched model keeps its features, stretched/report.html")
 
 
-def stretched(seed, length, folder):
-    """Stretches MiniLM, and returns the report of `stretch`; a finished one is read."""
-    print(f"\nMiniLM is stretched to {length:,} tokens, without labels (seed {seed})", flush=True)
+def stretched(seed, length, folder, model):
+    """Stretches a model, and returns the report of `stretch`; a finished one is read."""
+    print(f"\n{model} is stretched to {length:,} tokens, without labels (seed {seed})", flush=True)
     books, output = book_texts("book-excerpts", most_words(length)), folder / STRETCHED
-    report = stretch(MINILM, books, output, max_length=length, steps=STEPS, seed=seed).report
+    checkpoint, settings = directory(model), {"steps": STEPS[model], "seed": seed}
+    report = stretch(checkpoint, books, output, max_length=length, **settings).report
     write_stretch_report(output)
     print(stretch_summary(report))
     return report
 
 
-def measured(seed, length, folder, report):
+def directory(model):
+    return mpnet() if model == "mpnet" else MINILM
+
+
+def measured(seed, length, folder, report, model):
     """The row of a seed: the lengths of its test texts, and for each way whether each was
     classified correctly.
 
     Args:
         report: of the stretched model in the folder.
+        model: a key of `STEPS`.
     """
     train, test = parts(seed, length)
     seconds = report["seconds"]
-    runs = {WHOLE: folder / f"at-{length}", SHORT: folder / "at-512"}
+    runs = {WHOLE: folder / f"at-{length}"}
     models = {WHOLE: (folder / STRETCHED, REACHES[length].stages)}
-    models[SHORT] = MINILM, REACHES[length].short
+    if model == "minilm":
+        runs[SHORT], models[SHORT] = folder / "at-512", (MINILM, REACHES[length].short)
     for way, (checkpoint, stages) in models.items():
         print(f"\nFine-tuned for '{way}' (seed {seed})", flush=True)
         settings = {"test": test, "lengths": stages, "seed": seed, **COMMON}
+        settings["optimizer"] = OPTIMIZER[model]
         found = finetune(checkpoint, train, runs[way], **settings)
         print(f"{found['train']['steps']} updates in {found['train']['seconds']:.0f} s")
         seconds += found["train"]["seconds"]
     write_report(runs, folder / "report.html")
     print(f"\n{len(test)} texts are read in each way (seed {seed})", flush=True)
     started = time.perf_counter()
+    chunks = {"chunks": 512}
     readings = {
-        SHORT: (runs[SHORT], {}),
-        MEAN: (runs[SHORT], {"chunks": 512}),
-        BEST: (runs[SHORT], {"chunks": 512, "pool": "max"}),
-        WHOLE: (runs[WHOLE], {}),
+        SHORT: (SHORT, {}),
+        MEAN: (SHORT, chunks),
+        BEST: (SHORT, {**chunks, "pool": "max"}),
+        WHOLE: (WHOLE, {}),
     }
     right = {}
     for way, (run, how) in readings.items():
+        if run not in runs:
+            continue
         print(way, flush=True)
-        predicted = [prediction.label for prediction in predict(run, test.texts, **how)]
+        predicted = [prediction.label for prediction in predict(runs[run], test.texts, **how)]
         right[way] = [int(a == b) for a, b in zip(predicted, test.labels, strict=True)]
     right[WORDS] = naive_bayes(train, test)
     row = {
         "length": length,
         "seed": seed,
-        "tokens": [len(ids) + 2 for ids in Tokenizer(MINILM).contents(test.texts)],
+        "tokens": [len(ids) + 2 for ids in Tokenizer(directory(model)).contents(test.texts)],
         "right": right,
         "stretched": {part: report[part] for part in ("within", "beyond")},
         # Of all the parts, some of which an interrupted run had done before.
@@ -247,7 +268,11 @@ def table(rows):
     seeds = [distant([row]) for row in rows]
     bins = [(g["more_than"] + 1, g["up_to"], g["documents"]) for g in groups[WHOLE]]
     heads = [f"{first:,}–{last:,} ({count})" for first, last, count in bins]
-    lines = [rivals.table(scores, SHORT), "", f"| tokens (texts) | seeds | {' | '.join(heads)} |"]
+    lines = [
+        rivals.table(scores, SHORT if SHORT in scores else WORDS),
+        "",
+        f"| tokens (texts) | seeds | {' | '.join(heads)} |",
+    ]
     lines.append("|---" * (len(heads) + 2) + "|")
     for way in scores:
         cells = [" / ".join(f"{100 * one[way][0].mean():.0f}" for one in seeds)]
@@ -261,11 +286,11 @@ def verdict(rows):
     return rivals.compared(scores, WHOLE, [way for way in scores if way != WHOLE])
 
 
-def record(row):
-    rows = read_rows(RESULTS)
+def record(row, results):
+    rows = read_rows(results)
     key = row["length"], row["seed"]
     rows = [other for other in rows if (other["length"], other["seed"]) != key] + [row]
-    write_lines(RESULTS, rows)
+    write_lines(results, rows)
 
 
 if __name__ == "__main__":
