@@ -2,28 +2,8 @@
 
 # ruff: noqa: F401
 
+from keras_posenc import encodings
 from keras_posenc.attention import gau, layer, log_n, shared_table
-from keras_posenc.encodings import (
-    bias,
-    conditioned,
-    contextual,
-    dape,
-    deberta,
-    forgetting,
-    log_cpb,
-    normalizers,
-    path,
-    pope,
-    relative,
-    remapped,
-    rotary,
-    scale,
-    separable,
-    sinks,
-    transformer_xl,
-    window,
-    xpos,
-)
 from keras_posenc.keras_support import nested_layers
 from keras_posenc.layers import (
     activations,

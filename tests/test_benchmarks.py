@@ -439,9 +439,10 @@ def test_decoding_is_compared_by_the_same_checkpoint(generate, monkeypatch, tmp_
 
 def test_all_sides_find_the_same_vectors(nearest):
     rows = nearest.measured(1, 300)
-    assert rows["NumPy"]["ratio"] == 1 and set(rows) == set(nearest.SIDES)
+    assert rows["NumPy"]["ratio"] == 1
+    assert set(nearest.SIDES) - set(rows) <= {"FAISS"}  # it is not installed with the tests
     text = nearest.page({"300 vectors": rows})
-    assert "| | NumPy | keras_posenc | sentence-transformers |" in text and "first" in text
+    assert "| | NumPy | keras_posenc | FAISS | sentence-transformers |" in text and "first" in text
 
 
 def test_peers_are_constrained_without_hashes_and_by_their_pins(rows):

@@ -39,7 +39,7 @@ FLOORS = [
     ("training",),
     ("analysis",),
     ("retrieval",),
-    ("adapters", "bench"),
+    ("adapters",),
     ("heads", "registered"),
     ("__init__",),
     ("cli",),

@@ -1,5 +1,6 @@
-"""Exact search in stored vectors beside plain NumPy and sentence-transformers.
+"""Exact search in stored vectors beside plain NumPy, FAISS and sentence-transformers.
 
+    pip install faiss-cpu  # without it, FAISS is left out
     OMP_NUM_THREADS=1 KERAS_BACKEND=torch python -m benchmarks.jobs.nearest --turns 5
 
 200,000 vectors of 384 numbers and 50 queries, the ten nearest of each; the vectors are in a .npy
@@ -9,6 +10,7 @@ first search of a file without a record also measures its lengths; it counts apa
 benchmarks/results/nearest.json and .md.
 """
 
+import importlib.util
 import json
 import pathlib
 import tempfile
@@ -21,7 +23,7 @@ from benchmarks.jobs import sides
 RESULTS = pathlib.Path(__file__).parents[1] / "results" / "nearest.json"
 COUNT, WIDTH, QUERIES, TOP = 200_000, 384, 50, 10
 BASE = "NumPy"
-SIDES = [BASE, "keras_posenc", "sentence-transformers"]
+SIDES = [BASE, "keras_posenc", "FAISS", "sentence-transformers"]
 
 
 def main():
@@ -43,9 +45,9 @@ def measured(turns, count):
         path = pathlib.Path(folder, "vectors.npy")
         np.save(path, stored)
         searches = searches_of(stored, path)
-        first, found, best = {}, {side: [] for side in SIDES}, {}
+        first, found, best = {}, {side: [] for side in searches}, {}
         for turn in range(turns + 1):
-            for side in SIDES:
+            for side in searches:
                 began = time.process_time()
                 best[side] = searches[side](queries)
                 seconds = time.process_time() - began
@@ -53,7 +55,7 @@ def measured(turns, count):
                     found[side].append({"seconds": seconds})
                 else:
                     first[side] = round(seconds, 3)
-            if any(not np.array_equal(best[side], best[BASE]) for side in SIDES):
+            if any(not np.array_equal(best[side], best[BASE]) for side in searches):
                 raise ValueError("Two sides find other vectors.")
     rows = sides.compared(found, BASE)
     return {side: {**row, "first": first[side]} for side, row in rows.items()}
@@ -81,12 +83,19 @@ def searches_of(stored, path):
     def ours(queries):
         return np.array([numbers for numbers, _ in vectors.search(queries, TOP)])
 
-    return dict(zip(SIDES, (plain, ours, peers), strict=True))
+    searches = {BASE: plain, "keras_posenc": ours, "sentence-transformers": peers}
+    if importlib.util.find_spec("faiss"):
+        import faiss
+
+        index = faiss.IndexFlatIP(stored.shape[1])
+        index.add(stored)
+        searches["FAISS"] = lambda queries: index.search(queries, TOP)[1]
+    return searches
 
 
 def page(report):
     text = [
-        "# Search beside NumPy and sentence-transformers",
+        "# Search beside NumPy, FAISS and sentence-transformers",
         "",
         "Made by `python -m benchmarks.jobs.nearest`: "
         f"{QUERIES} queries, the {TOP} nearest of each,",

@@ -35,28 +35,13 @@ from keras_posenc.tasks.scoring import accuracy, correct, mean_by_place, right_b
 from keras_posenc.tasks.synthetic_task import TEST_LENGTHS, TRAIN_LENGTHS, Task
 
 # name -> class, every task.
-TASKS = {
-    "binary_addition": BinaryAddition,
-    "binary_multiplication": BinaryMultiplication,
-    "bucket_sort": BucketSort,
-    "compute_sqrt": ComputeSqrt,
-    "counting": Counting,
-    "cycle_navigation": CycleNavigation,
-    "duplicate_string": DuplicateString,
-    "even_pairs": EvenPairs,
-    "flip_flop": FlipFlop,
-    "language_model": LanguageModel,
-    "masked_language_model": MaskedLanguageModel,
-    "missing_duplicate_string": MissingDuplicateString,
-    "modular_arithmetic": ModularArithmetic,
-    "modular_arithmetic_brackets": ModularArithmeticBrackets,
-    "odds_first": OddsFirst,
-    "parity_check": ParityCheck,
-    "reverse_string": ReverseString,
-    "selective_copy": SelectiveCopy,
-    "solve_equation": SolveEquation,
-    "stack_manipulation": StackManipulation,
-}
+KINDS = [
+    BinaryAddition, BinaryMultiplication, BucketSort, ComputeSqrt, Counting, CycleNavigation,
+    DuplicateString, EvenPairs, FlipFlop, LanguageModel, MaskedLanguageModel,
+    MissingDuplicateString, ModularArithmetic, ModularArithmeticBrackets, OddsFirst,
+    ParityCheck, ReverseString, SelectiveCopy, SolveEquation, StackManipulation,
+]  # fmt: skip
+TASKS = {kind.name: kind for kind in KINDS}
 
 # The fifteen of the Chomsky hierarchy benchmark.
 CHOMSKY = tuple(name for name, task in TASKS.items() if task.level)

@@ -1,39 +1,18 @@
 """Model families, a file for each kin: functions Config -> Config and tables of weight names."""
 
+import importlib
+import pkgutil
+
 from keras_posenc.files.untrusted import quote
-from keras_posenc.models.families import (
-    albert,
-    bert,
-    deberta_v2,
-    esm,
-    gemma3,
-    gpt2,
-    gte,
-    jina,
-    lfm2,
-    llama,
-    modernbert,
-    neobert,
-    nomic,
-    privacy_filter,
-    roberta,
-    roformer,
-    t5,
-    ultrabert,
-)
 from keras_posenc.models.families.family import Family, nearest
 
 __all__ = ["FAMILIES", "Family", "choose_family", "register_family"]
 
-MODULES = (
-    *(albert, bert, deberta_v2, esm, gemma3, gpt2, gte, jina, lfm2, llama, modernbert, neobert),
-    *(nomic, privacy_filter, roberta, roformer, t5, ultrabert),
-)
-# Name -> family: every `Family` of these modules.
+# Name -> family: every `Family` of the modules here.
 FAMILIES = {
     family.name: family
-    for module in MODULES
-    for family in vars(module).values()
+    for module in pkgutil.iter_modules(__path__)
+    for family in vars(importlib.import_module(f"{__name__}.{module.name}")).values()
     if isinstance(family, Family)
 }
 FAMILIES = dict(sorted(FAMILIES.items()))
