@@ -103,6 +103,7 @@ def write_report(directories, path=None, title="Fine-tuning report"):
     if path is None:
         raise ValueError("A report on several directories needs a `path` to be written to.")
     runs = [read_run(directory, name) for name, directory in directories.items()]
+    metrics = [run.metrics for run in runs]
     sections = [
         *(f"<p class=verdict>{escaped(_named(verdict(run), run, runs))}</p>" for run in runs),
         section("Results", _results(runs)),
@@ -112,7 +113,7 @@ def write_report(directories, path=None, title="Fine-tuning report"):
         *(section(_of("Each class", run, runs), _classes(run)) for run in runs),
         section("Document lengths", _lengths(runs)),
         *(section(_of("About this run", run, runs), _about(run)) for run in runs),
-        section("Settings", _recipes(runs)),
+        section("Settings", settings({run.name: run.recipe for run in runs}, metrics)),
     ]
     path = pathlib.Path(path)
     write_page(path, title, sections, "write_report")
@@ -261,10 +262,6 @@ def _lengths(runs):
         return plot.length_histogram(series, marks, size=(8.6, 3.6))
 
     return picture(draw, "Documents by their length in tokens.")
-
-
-def _recipes(runs):
-    return settings({run.name: run.recipe for run in runs}, [run.metrics for run in runs])
 
 
 UNFREEZE, LONGER = "Train all weights, without freeze", "Train for longer"

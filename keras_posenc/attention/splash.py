@@ -41,7 +41,8 @@ def attend_by_splash(q, k, v, grid, rules):
         before = after = math.ceil(grid.window) - 1
     if grid.query_order is not None:
         after = 0
-    segments = _segments(grid) if _has_segments(grid) else (None, None)
+    has_segments = grid.key_mask is not None or grid.query_index is not None
+    segments = _segments(grid) if has_segments else (None, None)
     scaled = q * ops.cast(rules.scale, q.dtype)
     output = backend.splash(scaled, k, ops.cast(v, q.dtype), *segments, before, after)
     output = ops.cast(output, q.dtype)
@@ -49,10 +50,6 @@ def attend_by_splash(q, k, v, grid, rules):
         return output
     sees = ops.transpose(_visible(grid) > 0, (0, 2, 1))[..., None]
     return ops.where(sees, output, ops.zeros((), output.dtype))
-
-
-def _has_segments(grid):
-    return grid.key_mask is not None or grid.query_index is not None
 
 
 def _segments(grid):

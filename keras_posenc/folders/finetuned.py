@@ -12,7 +12,7 @@ SIDES = ("query", "document")
 TASKS = ("classify", "multilabel", "regress", "tag", "qa", "embed")
 POOLS = ("mean", "max", "logits")
 # What was not written where it is the default, or by earlier versions.
-DEFAULTS = {"stride": None, "prompt": "", "pad_id": None, "prompts": None}
+DEFAULTS = {"stride": None, "prompt": "", "pad_id": None, "prompts": None, "words": None}
 READ = ("labels", "max_length", "token_budget", "task", "chunks", "pool", *DEFAULTS)
 OPTIONAL = {
     "prompt": e.string,
@@ -21,6 +21,7 @@ OPTIONAL = {
     "prompts": e.maybe(e.keys(dict.fromkeys(SIDES, e.string))),
     "chunks": e.maybe(e.positive),
     "pool": e.one_of(POOLS),
+    "words": e.one_of([True]),
 }
 NEEDED = {"max_length": e.maybe(e.positive), "token_budget": e.positive}
 NAMES = e.every(e.string)

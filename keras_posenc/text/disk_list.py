@@ -41,7 +41,8 @@ class DiskList(collections.abc.Sequence):
         number = range(len(self))[index]
         number = number if self.order is None else self.order[number]
         start, end = self._ends[number : number + 2]
-        return json.loads(self._data[start:end].tobytes(), object_hook=_tuple)
+        content = self._data[start:end].tobytes()
+        return json.loads(content, object_hook=lambda entry: tuple(entry["tuple"]))
 
     def take(self, indices):
         """The list of the values with these numbers, still on disk."""
@@ -137,7 +138,3 @@ def _with_tuples(value):
         parts = [_with_tuples(part) for part in value]
         return {"tuple": parts} if isinstance(value, tuple) else parts
     return value
-
-
-def _tuple(entry):
-    return tuple(entry["tuple"])

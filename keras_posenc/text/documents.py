@@ -245,7 +245,8 @@ def _kind(number, text):
         kind, filled = "ids", len(text) and len(parts_of(text)[0])
     else:
         hint = "; to_pylist() of a column of pyarrow has str" if hasattr(text, "as_py") else ""
-        if text is None or type(text).__name__ in ("NAType", "NaTType") or _is_nan(text):
+        is_nan = isinstance(text, (float, np.floating)) and text != text
+        if text is None or type(text).__name__ in ("NAType", "NaTType") or is_nan:
             hint = "; leave out the rows without a text"
         raise TypeError(
             f"Text {number} is a {type(text).__name__}; give a str, a pair of str or a list of "
@@ -254,10 +255,6 @@ def _kind(number, text):
     if not filled:
         raise ValueError(f"Text {number} is empty; leave it out.")
     return kind
-
-
-def _is_nan(value):
-    return isinstance(value, (float, np.floating)) and value != value
 
 
 def is_word(word):

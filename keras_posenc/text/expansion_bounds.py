@@ -48,7 +48,8 @@ def _growth(step):
     if "content" in step and "pattern" in step:
         pattern, length = step["pattern"], _length(step["content"])
         # A regular expression may match one character, or none.
-        replaced = _length(pattern["String"]) if _is_string(pattern) else 1
+        is_string = isinstance(pattern, dict) and pattern.keys() == {"String"}
+        replaced = _length(pattern["String"]) if is_string else 1
         factor *= max(1.0, length / replaced) if replaced else 1.0 + length
     # Two characters per byte; the mark of a space in front of each word, or the space itself;
     # a space in place of nothing.
@@ -56,10 +57,6 @@ def _growth(step):
     if doubles or "" in (step.get("suffix"), step.get("word_delimiter_token")):
         factor *= 2.0
     return factor
-
-
-def _is_string(pattern):
-    return isinstance(pattern, dict) and pattern.keys() == {"String"}
 
 
 def _length(text):

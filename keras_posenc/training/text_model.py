@@ -23,6 +23,7 @@ from keras_posenc.text import TextBatches, Tokenizer
 from keras_posenc.text.disk_list import DiskList
 from keras_posenc.text.documents import kind_of_all
 from keras_posenc.text.encoded_texts import encode_texts
+from keras_posenc.text.labels.tags import WordsOf
 from keras_posenc.text.shapes import longest_length, prepare_predictions, shape_options
 from keras_posenc.training.cached_texts import cached_tokens
 from keras_posenc.training.finetuning.task import POOLS, RowPerText
@@ -62,6 +63,7 @@ class TextModel:
         stride: int or None. With task "qa", tokens that windows of a passage share.
         prompts: dict or None. With task "embed", the texts that precede the first text of a tuple,
             the "query", and the others, each a "document".
+        words: True or None. With task "tag", a str is read word by word, as in the training.
 
     Example:
 
@@ -84,6 +86,7 @@ class TextModel:
     pool: str = "mean"
     stride: int | None = None
     prompts: dict | None = None
+    words: bool | None = None
 
     def __post_init__(self):
         checks.choice("pool", self.pool, tuple(POOLS))
@@ -203,6 +206,8 @@ class TextModel:
             texts: list of str, or of what else the task takes.
             verbose: as in `predict`.
         """
+        if self.words and not isinstance(texts, DiskList):
+            texts = [WordsOf(text) if isinstance(text, str) else text for text in texts]
         longest = longest_length(self.model, self.chunks or self.max_length)
         batches = self.batches(texts, fixed_shapes=longest)
         outputs = self._by_token if self.kind.per_token else self.of_batches
@@ -256,9 +261,8 @@ class TextModel:
         """
         settings = {key: getattr(self, name) for key, name in FIELDS.items()}
         settings["pad_id"] = self.tokenizer.pad_id
-        settings |= {} if self.task is None else {"task": self.task}
-        settings |= {} if self.stride is None else {"stride": self.stride}
-        settings |= {} if self.prompts is None else {"prompts": self.prompts}
+        more = {name: getattr(self, name) for name in ("task", "stride", "prompts", "words")}
+        settings |= {name: value for name, value in more.items() if value is not None}
         settings |= {} if self.chunks is None else {"chunks": self.chunks, "pool": self.pool}
         name = SETTINGS if self.task is None else LABELS
         with replacing_together(pathlib.Path(directory)) as folder:

@@ -147,6 +147,20 @@ def test_tags_are_predicted_of_words_of_texts_and_of_chunks(runs):
 
 
 @pytest.mark.once
+def test_a_tagger_of_words_reads_a_text_word_by_word(runs):
+    """Training has no tags for further tokens of a word, so a text gets none there."""
+    model = load_finetuned(runs("tag")[0])
+    text = "w3 w8w31-w31.5, (w30)\u4e00\u4e01 \u0939\u093f\u0902\u0926\u0940\u0964"
+    words = ["w3", "w8w31-w31.5", ",", "(", "w30", ")", "\u4e00", "\u4e01"]
+    words += ["\u0939\u093f\u0902\u0926\u0940", "\u0964"]
+    (whole,), (split,) = (model.judged([each], verbose=0)[0] for each in (text, words))
+    assert [text[a:b] for a, b in zip(whole.starts, whole.ends, strict=True)] == words
+    np.testing.assert_allclose(whole.logits, split.logits, atol=1e-5)
+    entities = predict(runs("tag")[0], [text], verbose=0)[0].entities
+    assert entities and all(text[e["start"] : e["end"]] == e["text"] for e in entities)
+
+
+@pytest.mark.once
 def test_spans_of_characters_are_learned_as_tags(tmp_path, bert):
     texts, tags = seeded(tagged, 0, 96)
     spans = []

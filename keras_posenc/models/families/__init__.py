@@ -59,7 +59,8 @@ def choose_family(values, model=None):
         raise ValueError(f"Unknown model {model!r}: {hint}")
     family = _family_of_type(values)
     if model is None and family is None:
-        near = nearest(kind, _types()) if isinstance(kind, str) and len(kind) < 100 else []
+        types = {each for family in FAMILIES.values() for each in family.model_types}
+        near = nearest(kind, types) if isinstance(kind, str) and len(kind) < 100 else []
         hint = f"did you mean {near[0]!r}?" if near else LISTED
         raise ValueError(f"model_type {quote(kind)} is not supported: {hint}")
     if model is None or family is not None and family.name == model:
@@ -81,7 +82,3 @@ def _family_of_type(values):
     # Those that look at more than the type come first.
     order = sorted(FAMILIES.values(), key=lambda family: family.recognises is None)
     return next((family for family in order if family.is_family_of(values)), None)
-
-
-def _types():
-    return {kind for family in FAMILIES.values() for kind in family.model_types}

@@ -1,9 +1,17 @@
 """Tags of tokens: of words, of stretches of characters, or of ids."""
 
+import re
+
 import numpy as np
 
 from keras_posenc.files.untrusted import quote
 from keras_posenc.text.labels.protocol import Labels, class_id, class_ids
+from keras_posenc.text.words import CHINESE
+
+# Words as in files of tags: Chinese characters and punctuation marks are each one. A full stop or
+# hyphen within a word, as in 20.5, belongs to it, and so do accents and joiners.
+_INSIDE = r"[^\s!-/:-@\[-`{-~¡-¿،؛؟।॥‐-‧‰-⁞、-〿！-／：-＠［-｀｛-･]"
+_WORD = re.compile(rf"{CHINESE}|(?:(?!{CHINESE}){_INSIDE})+(?:[-.]{_INSIDE}+)*|\S")
 
 
 class NextTokenLabels(Labels):
@@ -159,6 +167,15 @@ def words_of(row, starts, ends):
         if is_first[head]:
             is_first[head] = begins[head] <= starts[words[head]]
     return words, is_first
+
+
+class WordsOf(list):
+    """The words of a str, and their `places` in it: starts and ends, two arrays (W,)."""
+
+    def __init__(self, text):
+        found = list(_WORD.finditer(text))
+        super().__init__(word[0] for word in found)
+        self.places = np.array([word.span() for word in found], int).reshape(-1, 2).T
 
 
 def word_places(number, text):

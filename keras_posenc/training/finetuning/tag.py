@@ -12,12 +12,10 @@ from keras_posenc.metrics.entities import entities, entity_scores
 from keras_posenc.metrics.scores import by_lengths, check_finite, log_softmax
 from keras_posenc.models.heads import token_classifier
 from keras_posenc.text import TagLabels, tag_names
-from keras_posenc.text.labels.tags import check_spans, check_tags, word_places, words_of
+from keras_posenc.text.labels.tags import OUTSIDE, check_spans, check_tags, word_places, words_of
 from keras_posenc.text.tagged import OBJECTS, read_tagged
 from keras_posenc.training.finetuning.classify import Classify
 from keras_posenc.training.finetuning.task import FinetuneTask
-
-OUTSIDE = "O"
 
 
 class TagPrediction(typing.NamedTuple):
@@ -131,7 +129,7 @@ class Tag(FinetuneTask):
                 check_finite(logits)
                 words, is_first = words_of(row, starts, ends)
                 table[words[is_first]] = logits[is_first]
-            all_words.append(WordTags(starts, ends, table))
+            all_words.append(WordTags(*getattr(text, "places", (starts, ends)), table))
         return all_words
 
     def measure(self, finetuned, documents, verbose):

@@ -49,6 +49,8 @@ class Trainer:
         self.before, self.history, self.steps = before, [], []
         task = recipe.task
         self.finetuned = text_model_of(recipe, label_names)
+        if task.per_token and isinstance(documents["train"].texts[0], list):
+            self.finetuned.words = True
         self.transformer = self.finetuned.model.transformer
         self.model = task.trained(self.finetuned.model, label_names)
         self.batches = {length: self._batches(length) for length, _ in recipe.lengths}
