@@ -63,6 +63,7 @@ def test_every_file_of_results_is_on_a_page(generate):
         ("families",),
         ("distant_facts", "1536"),
         ("distant_facts", "4096"),
+        ("distant_facts", "1536", "mpnet"),
         ("distant_context",),
         ("distant_context_mpnet",),
         ("by_position",),

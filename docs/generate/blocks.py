@@ -115,13 +115,15 @@ def growth():
     return with_source(table, [], "steps.growth   # and jax", "growth", "torch")
 
 
-def distant_facts(length):
+def distant_facts(length, model=None):
     """The accuracy of each way on two distant facts, and the verdict."""
-    module = benchmark("long_texts.distant_facts")
-    rows = [row for row in results("distant_facts") if row["length"] == int(length)]
+    module, name = benchmark("long_texts.distant_facts"), "distant_facts"
+    command = f"long_texts.distant_facts --length {length}"
+    if model is not None:
+        name, command = f"{name}_{model}", f"{command} --model {model}"
+    rows = [row for row in results(name) if row["length"] == int(length)]
     both = f"{module.table(rows)}\n\n{module.verdict(rows)}"
-    command = f"long_texts.distant_facts --length {length} {seeds_of(rows)}"
-    return with_source(both, rows, command, "distant_facts", "torch")
+    return with_source(both, rows, f"{command} {seeds_of(rows)}", name, "torch")
 
 
 def gpu_models():
