@@ -77,7 +77,7 @@ def test_every_file_of_results_is_on_a_page(generate):
         ("grid", "harder_tasks"),
     }
     rest |= {("ranges", "counting_variables"), ("ranges", "counting_gates")}
-    rest |= {("ranges", "length_500")}
+    rest |= {("ranges", "length_500"), ("ranges", "even_pairs_local")}
     rest |= {("rotary_collapse",), ("stretched_mlm",), ("stretch_base",), ("tpu_batches",)}
     rest |= {("stretched_reactions",), ("gates",), ("lookup",)}
     rest |= {("tpu_sequence",), ("tpu_layers",), ("gpu_layers",), ("gpu_models",)}
