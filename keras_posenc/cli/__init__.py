@@ -11,7 +11,7 @@ from keras_posenc.cli.guards import check_files, interruptible
 from keras_posenc.cli.programs import PROGRAMS
 from keras_posenc.cli.wording import in_options, warning_in_options
 from keras_posenc.files.untrusted import check_name, shorten, visible_lines
-from keras_posenc.files.writing import named
+from keras_posenc.files.writing import check_place, named
 from keras_posenc.keras_support.lazy import import_keras
 
 DIVIDE = "--xla_force_host_platform_device_count"
@@ -64,6 +64,8 @@ def _run(command, arguments, load):
     if "output" in arguments:  # which is printed at the end
         check_name(arguments["output"])
     check_files(arguments)
+    if command in ("predict", "evaluate") and "output" in arguments:  # before hours of computing
+        check_place(arguments["output"], [arguments.get("file"), arguments.get("data")])
     devices = arguments.get("devices")
     source = PROGRAMS[command](arguments)
     # Results of `predict` are data for another program: nothing else goes to its output.

@@ -8,7 +8,7 @@ import pathlib
 
 from keras_posenc.arguments import checks
 from keras_posenc.files.untrusted import cell, json_line, quote, visible
-from keras_posenc.files.writing import write_text
+from keras_posenc.files.writing import check_place, make_folder, write_text
 from keras_posenc.processes.together import read_shard
 from keras_posenc.text.files import SUFFIXES as TABLES
 from keras_posenc.text.files import ids_in, read_rows
@@ -83,6 +83,7 @@ def write_predictions(path, predictions, source=None, shard=None):
             f"path={quote(str(path))}: predictions are written to a file that ends in "
             f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}."
         )
+    check_place(path, [source])
     columns, rows, _ = _table(source, predictions, shard)
     if path.suffix == ".jsonl":
         _check_free(source, columns, ["prediction"])
@@ -93,7 +94,7 @@ def write_predictions(path, predictions, source=None, shard=None):
         cells = [[row.get(name, "") for name in columns] for row in rows]
         delimiter = "," if path.suffix == ".csv" else "\t"
         text = _delimited(columns, cells, predictions, delimiter, PREFIX, source)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     write_text(path, text)
     return path
 

@@ -137,3 +137,15 @@ def test_errors(tmp_path):
         predictions_table(FOUND, form="csv")
     assert [path.name for path in tmp_path.iterdir()] == ["texts.csv"]
     assert programs.PREDICTIONS == prediction_table.SUFFIXES
+
+
+@pytest.mark.once
+def test_predictions_do_not_replace_what_was_predicted(tmp_path):
+    (tmp_path / "new.csv").write_text("text\nw1\n")
+    with pytest.raises(
+        ValueError, match="new.csv is read and would be replaced: give another path"
+    ):
+        write_predictions(tmp_path / "new.csv", [Prediction("a", 0.5)], str(tmp_path / "new.csv"))
+    with pytest.raises(NotADirectoryError, match="new.csv cannot be created: it, or a folder"):
+        write_predictions(tmp_path / "new.csv" / "a.csv", [Prediction("a", 0.5)], ["w1"])
+    assert (tmp_path / "new.csv").read_text() == "text\nw1\n"
