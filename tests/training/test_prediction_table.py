@@ -141,11 +141,12 @@ def test_errors(tmp_path):
 
 @pytest.mark.once
 def test_predictions_do_not_replace_what_was_predicted(tmp_path):
+    found = [Prediction("a", 0.5, {"a": 0.5, "b": 0.5})]
     (tmp_path / "new.csv").write_text("text\nw1\n")
     with pytest.raises(
         ValueError, match="new.csv is read and would be replaced: give another path"
     ):
-        write_predictions(tmp_path / "new.csv", [Prediction("a", 0.5)], str(tmp_path / "new.csv"))
+        write_predictions(tmp_path / "new.csv", found, str(tmp_path / "new.csv"))
     with pytest.raises(NotADirectoryError, match="new.csv cannot be created: it, or a folder"):
-        write_predictions(tmp_path / "new.csv" / "a.csv", [Prediction("a", 0.5)], ["w1"])
+        write_predictions(tmp_path / "new.csv" / "a.csv", found, ["w1"])
     assert (tmp_path / "new.csv").read_text() == "text\nw1\n"
