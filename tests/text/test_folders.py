@@ -239,3 +239,9 @@ def test_a_missing_parser_is_named(monkeypatch, suffix, module):
     monkeypatch.setitem(__import__("sys").modules, module, None)
     with pytest.raises(ImportError, match=r"pip install 'keras_posenc\[documents\]'"):
         read_structure("a", suffix, "text")
+
+
+def test_marks_of_files_that_were_joined_are_no_text(tmp_path):
+    (tmp_path / "a.md.txt").write_text("\ufeff\ufeffOne.\r\n\ufeff\ufeffTwo\ufeff.")
+    (tmp_path / "b.txt").write_text("\ufeff\n\ufeff\ufeff")
+    assert read_texts(tmp_path).texts == ["One.\nTwo\ufeff."]
