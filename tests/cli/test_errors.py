@@ -188,26 +188,6 @@ def test_a_file_that_is_not_there_is_refused_before_keras_is_imported(
     assert (printed.out, printed.err) == ("", f"keras-posenc: error: {error}\n")
 
 
-@pytest.mark.parametrize("command", ["predict", "evaluate"])
-def test_a_place_for_results_is_checked_before_keras_is_imported(
-    capsys, tmp_path, finetuned, command
-):
-    """Not after hours of computing; and what is read is not replaced."""
-    (tmp_path / "new.csv").write_text("text,label\nw1,a\n")
-
-    def error(output):
-        arguments = [command, finetuned, tmp_path / "new.csv", "--output", output]
-        assert main([str(each) for each in arguments], load=pytest.fail) == 2
-        return capsys.readouterr().err
-
-    assert "new.csv is read and would be replaced" in error(tmp_path / "new.csv")
-    assert "cannot be created: it, or a folder" in error(tmp_path / "new.csv" / "found.csv")
-    (tmp_path / "found.csv").mkdir()
-    assert "found.csv is a folder, a pipe or a device" in error(tmp_path / "found.csv")
-    if pathlib.Path("/proc/self").exists():  # where even root creates nothing
-        assert "/proc/found.csv cannot be written" in error("/proc/found.csv")
-
-
 def test_the_prefix_of_a_tensorflow_checkpoint_is_there(tmp_path):
     (tmp_path / "bert.ckpt.index").touch()
     assert check_files({"checkpoint": str(tmp_path / "bert.ckpt"), "validation": 0.2}) is None
