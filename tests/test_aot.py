@@ -82,13 +82,13 @@ def test_no_program_for_a_t4_materialises_the_map(tmp_path):
 
 @needs("jax_cuda12_plugin", "0.2 GB")
 def test_whole_models_for_an_h100_have_the_kernel_of_cudnn(tmp_path):
-    """One per layer; with attention dropout blocks, whose loops read little more than the map."""
+    """One per layer; with attention dropout three of Triton, which read and write no map."""
     forward, train = "forward minilm 4x128 0", "train minilm 4x512 0.1"
     options = ["--rows", "posenc-jax", "--results", tmp_path / "aot_gpu.json", "--cases"]
     run("aot_gpu", *options, forward, train)
     programs = json.loads((tmp_path / "aot_gpu.json").read_text())["programs"]
     found = {(program["case"], program["layers"]): program for program in programs}
     assert [found[forward, layers]["fused"] for layers in (1, 2)] == [1, 2]
-    assert [found[train, layers]["fused"] for layers in (1, 2)] == [0, 0]
+    assert [found[train, layers]["fused"] for layers in (1, 2)] == [3, 6]
     layer = {key: found[train, 2][key] - found[train, 1][key] for key in ("gb", "kernels")}
-    assert layer["gb"] < 20 * 4 * 12 * 512**2 * 2 / 1e9 + 0.3
+    assert layer["gb"] < 4 * 12 * 512**2 * 2 / 1e9 + 0.3

@@ -61,20 +61,13 @@ def attend_in_blocks(q, k, v, grid, rules, block_rows, compute):
     """
     block, tensors, carry = prepare(q, k, v, grid, rules, compute)
     known = None not in (q.shape[1], k.shape[1]) and isinstance(block_rows, int)
-    runs, texts = [(None, None)], 0
-    shared = rules.has_bias() or rules.hooks.read_map or grid.content.distance_biases
-    alone = backend.platform(q) == "gpu" and backend.batch_shards(q) == 1
-    if known and q.shape[0] and alone and not (shared or grid.order_is_index):
-        # Blocks of whole texts read their keys once, and add up no gradients of keys. Not where
-        # texts share what blocks of rows compute once, or are on several devices.
-        most = q.shape[0] * block_rows // q.shape[1]
-        texts = max((n for n in range(1, most + 1) if q.shape[0] % n == 0), default=0)
+    runs = [(None, None)]
     if grid.order_is_index and known and not rules.hooks.all_columns:
         runs = _runs(q.shape[1], k.shape[1], block_rows)
     outputs = []
     for number, (row_range, column_range) in enumerate(runs):
         visible = {key: _cut(x, key, row_range, column_range) for key, x in tensors.items()}
-        outputs.append(run(block.apart(number), visible, block_rows, carry, texts=texts))
+        outputs.append(run(block.apart(number), visible, block_rows, carry))
     return by_head(ops.concatenate(outputs, axis=ROWS) if len(outputs) > 1 else outputs[0])
 
 
@@ -139,26 +132,22 @@ def prepare(q, k, v, grid, rules, compute, explicit=False):
     return QueryBlock(with_tensors(inputs, {}), rules, compute, variables), tensors, carry
 
 
-def run(block, tensors, block_rows, carry, columns=None, at_once=1, texts=0):
+def run(block, tensors, block_rows, carry, columns=None, at_once=1):
     """Computes the output (B, H, Tq, Dv) of a map in blocks of `block_rows` rows.
 
     `block`, `tensors`, `carry`: as `prepare` makes them. `columns`: None, or the columns of each of
     N blocks, dict of tensors (N, ...). `at_once`: int, a divisor of N. So many blocks are one with
     a larger batch, which needs columns for each, no carry, and that all blocks read weights only.
-    `texts`: int, a divisor of B: the number of whole texts in a block, or 0.
     """
     batch, num_rows = (ops.shape(tensors["q", None])[axis] for axis in (0, ROWS))
     count = (num_rows + block_rows - 1) // block_rows
-    if texts:
-        count, block_rows, columns = batch // texts, texts, {}
-    elif columns is None:  # blocks of even size
+    if columns is None:  # blocks of even size
         block_rows, columns = _even_rows(tensors["q", None], num_rows, block_rows), {}
     else:
         count = ops.shape(columns["k", None])[0]
     stacked, whole = dict(columns), {}
     for key, x in tensors.items():
-        of_texts = 0 if texts and has_batch(key, x, batch) else None
-        axis = of_texts if texts else axis_along(key, x, "rows")
+        axis = axis_along(key, x, "rows")
         if axis is None:
             whole[key] = x
         else:
@@ -177,8 +166,6 @@ def run(block, tensors, block_rows, carry, columns=None, at_once=1, texts=0):
     )
     if at_once > 1:
         outputs = ops.reshape(outputs, (count, batch, *ops.shape(outputs)[2:]))
-    if texts:
-        return ops.reshape(outputs, (batch, *outputs.shape[2:]))
     return _joined(outputs, num_rows)
 
 
@@ -192,13 +179,6 @@ def axis_along(key, x, side):
     if axis is None or (x.shape[axis] == 1 and key[0] != "q"):
         return None
     return axis % len(x.shape)
-
-
-def has_batch(key, x, batch):
-    """Whether the first axis of a tensor is the batch, not one text for all, nor another axis."""
-    axes, rank = AXES[key[0]], len(x.shape)
-    of_map = [axis % rank for axis in (axes.rows, axes.columns) if axis is not None]
-    return bool(of_map) and 0 not in of_map and x.shape[0] == batch
 
 
 def _as_one_batch(x, batch, size):

@@ -9,7 +9,13 @@ from keras import ops
 
 from keras_posenc import backend
 from keras_posenc.attention.blocks import LANES, attend_in_blocks
-from keras_posenc.attention.fused import attend_fused, fused_cells, heads_of_map
+from keras_posenc.attention.fused import (
+    attend_dropping,
+    attend_fused,
+    drops_in_kernel,
+    fused_cells,
+    heads_of_map,
+)
 from keras_posenc.attention.local import attend_locally, local_rows
 from keras_posenc.attention.matrix import (
     attend_cells,
@@ -48,7 +54,7 @@ class Plan:
     Attributes:
         with_map: bool. The map is requested.
         fused: bool. A fused kernel is used.
-        splash: bool. It is that of JAX for TPUs.
+        kernel: function or None. A kernel of JAX for all rows: splash, or one with dropout.
         over_devices: bool. The rows are split over several devices.
         local_rows: int or None. Number of rows in a block of local attention.
         block_rows: int, scalar tensor or None. Number of rows in a block, if the map is cut.
@@ -59,7 +65,7 @@ class Plan:
 
     with_map: bool
     fused: bool
-    splash: bool
+    kernel: Callable | None
     over_devices: bool
     local_rows: int | None
     block_rows: object
@@ -74,7 +80,7 @@ class Plan:
 # length.
 PATHS = (
     (lambda plan: plan.with_map, lambda plan, *x: attend_with_map(*x)),
-    (lambda plan: plan.splash, lambda plan, *x: attend_by_splash(*x)),
+    (lambda plan: plan.kernel, lambda plan, *x: plan.kernel(*x)),
     (
         lambda plan: plan.local_rows,
         lambda plan, *x: attend_locally(*x, plan.local_rows, plan.compute, plan.over_devices),
@@ -113,17 +119,19 @@ def attend(q, k, v, grid, rules, with_map=False):
         if with_map or backend.is_exporting():
             _check_rows(q, rules.hooks.encodings)
         fused = not with_map and _takes_kernel(q, rules)
+        drops = not (with_map or fused) and drops_in_kernel(q, v, grid, rules)
         rules = rules.drawn(q, k, fused)
-        q, k, grid = encode(q, k, v, grid, rules.hooks, forms_map=not fused)
+        q, k, grid = encode(q, k, v, grid, rules.hooks, forms_map=not (fused or drops))
         v = repeated_heads(v, k.shape[2])  # an encoding may have widened the keys by query head
-        splash = False
+        kernel = attend_dropping if drops and drops_in_kernel(q, v, grid, rules) else None
         if fused and backend.platform(q) == "tpu":
             whole = backend.sequence_shards(q) == 1  # the kernel needs all rows
-            fused = splash = whole and _takes_splash(q, k, grid, rules)
-        plan = make_plan(q, k, grid, rules, with_map, fused, splash)
+            fused = whole and _takes_splash(q, k, grid, rules)
+            kernel = attend_by_splash if fused else None
+        plan = make_plan(q, k, grid, rules, with_map, fused, kernel)
         path = next(path for condition, path in PATHS if condition(plan))
         in_loop = plan.local_rows or plan.block_rows is not None
-        if not with_map and not splash and (in_loop or not fused) and splits_batch(q, rules):
+        if not with_map and (in_loop or not fused) and splits_batch(q, rules, kernel):
             path = functools.partial(path, plan)
             return attend_per_device(path, q, k, v, grid, rules), None, None
         result = path(plan, q, k, v, grid, rules)
@@ -161,7 +169,7 @@ def _takes_splash(q, k, grid, rules):
     return serves
 
 
-def make_plan(q, k, grid, rules, with_map, fused, splash):
+def make_plan(q, k, grid, rules, with_map, fused, kernel):
     """The `Plan` for heads and a grid on which the encodings have acted."""
     hooks, num_rows = rules.hooks, ops.shape(q)[1]
     if fused:
@@ -170,7 +178,7 @@ def make_plan(q, k, grid, rules, with_map, fused, splash):
         compute = attend_cells if hooks.read_weights else weigh_cells
     local = block_rows = None
     split = splits_sequence(q, k, hooks)
-    if not with_map and not splash and not backend.is_exporting():
+    if not with_map and not kernel and not backend.is_exporting():
         local = None if grid.window is None else local_rows(q, k, grid, rules)
         local = local if local and local <= (hooks.most_rows or local) else None
         local = rows_on_each_device(q, local) if local and split else local
@@ -181,7 +189,7 @@ def make_plan(q, k, grid, rules, with_map, fused, splash):
         if hooks.most_rows:
             block_rows = _limited(block_rows, num_rows, hooks.most_rows)
     training = grid.training
-    return Plan(with_map, fused, splash, split, local, block_rows, num_rows, training, compute)
+    return Plan(with_map, fused, kernel, split, local, block_rows, num_rows, training, compute)
 
 
 def _limited(block_rows, num_rows, most_rows):

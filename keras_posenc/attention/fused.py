@@ -14,6 +14,7 @@ from keras_posenc.attention.matrix import (
     with_columns,
     zero_if_blind,
 )
+from keras_posenc.backend.head_groups import repeated_heads
 from keras_posenc.maps.columns import slice_axis
 
 # The product of these is less than any logit, and each of them is a number of float16.
@@ -75,6 +76,26 @@ def attend_fused(q, k, v, grid, rules):
     if seen.every_row_sees() or (unmasked := seen.mask()) is None:
         return output
     return by_head(zero_if_blind(by_head(output), seen, unmasked))
+
+
+def drops_in_kernel(q, v, grid, rules):
+    """Whether `attend_dropping` computes this map, before or after the encodings have acted."""
+    hooks = rules.hooks
+    if not rules.dropout or rules.flash is not None or backend.is_exporting():
+        return False
+    if rules.has_bias() or hooks.read_map or hooks.sink or hooks.decay or hooks.most_rows:
+        return False
+    by_cell = grid.replace(key_mask=None).is_by_cell()
+    return not by_cell and q.shape[-1] == v.shape[-1] and backend.has_dropout_kernel(q)
+
+
+def attend_dropping(q, k, v, grid, rules):
+    """Computes the same output (B, Tq, H, Dv) as `attend_explicitly`, and drops the same cells."""
+    k, v = (repeated_heads(x, q.shape[2]) for x in (k, ops.cast(v, q.dtype)))
+    causal = grid.replace(key_mask=None).is_causal()
+    arguments = grid.key_mask, rules.hashes, rules.scale, rules.dropout, causal
+    output = backend.dropout_kernel(q, k, v, *arguments)
+    return by_head(zero_if_blind(by_head(output), grid, grid.mask()))
 
 
 def _folds_padding(q, grid):

@@ -12,7 +12,7 @@ import keras
 from keras import ops
 
 from keras_posenc import backend
-from keras_posenc.attention.blocks import AXES, ROWS, Inputs, axis_along, has_batch, prepare, run
+from keras_posenc.attention.blocks import AXES, ROWS, Inputs, axis_along, prepare, run
 from keras_posenc.attention.matrix import by_head
 from keras_posenc.maps.axes import tensors_of, with_tensors
 
@@ -84,10 +84,11 @@ def _columns(key, x, shards):
     return axis % len(x.shape)
 
 
-def splits_batch(q, rules):
-    """Whether each device computes this call for its own texts: where all texts share weights."""
+def splits_batch(q, rules, kernel=None):
+    """Whether each device computes this call for its own texts: where all texts share weights, and
+    in a kernel, which XLA does not split."""
     shares = rules.bias is not None or any(e.weights for e in rules.hooks.encodings)
-    return shares and backend.batch_shards(q) > 1
+    return (shares or kernel is not None) and backend.batch_shards(q) > 1
 
 
 def attend_per_device(path, q, k, v, grid, rules):
@@ -101,7 +102,7 @@ def attend_per_device(path, q, k, v, grid, rules):
     tensors = tensors_of(record)
     # Queries and keys may be content, too: what is one tensor stays one.
     unique = {id(x): x for x in tensors.values()}
-    split = {id(x): has_batch(key, x, ops.shape(q)[0]) for key, x in tensors.items()}
+    split = {id(x): _has_batch(key, x, ops.shape(q)[0]) for key, x in tensors.items()}
 
     def of_one(values):
         values = dict(zip(unique, values, strict=True))
@@ -116,3 +117,10 @@ def attend_per_device(path, q, k, v, grid, rules):
 
     values = [ops.convert_to_tensor(x) for x in unique.values()]
     return backend.over_batch(of_one, values, [split[key] for key in unique])
+
+
+def _has_batch(key, x, batch):
+    """Whether the first axis of a tensor is the batch, not one text for all, nor another axis."""
+    axes, rank = AXES[key[0]], len(x.shape)
+    of_map = [axis % rank for axis in (axes.rows, axes.columns) if axis is not None]
+    return bool(of_map) and 0 not in of_map and x.shape[0] == batch

@@ -38,6 +38,7 @@ subpackage imports a backend, except for writing the backend's file formats.
 | `has_kernel`, `kernel_forms_map`, `kernel_multiple`, `runs_cudnn` | what fused kernels can do |
 | `batch_shards`, `over_batch`, `sequence_shards`, `over_sequence` | texts or rows over devices |
 | `has_splash`, `splash`, `with_neighbours` | JAX's kernel for TPUs, and columns of other devices |
+| `has_dropout_kernel`, `dropout_kernel` | JAX's kernel for GPUs that drops attention weights |
 | `trace_any_shape`, `train_steps` | one program of all shapes, or of many training steps |
 | `gradient`, `without_gradients` | gradients inside a loss, and operations without them |
 | `exporting`, `is_exporting`, `exporting_free_sizes` | tracing a program for another runtime |

@@ -246,7 +246,7 @@ def weigh_values(logits, mask, v, dropout, hashes, output=None, keep_logits=Fals
         total = ops.sum(above, axis=-1, keepdims=True)
         used = above / total
         # Chosen zeros would be an array as large as the block, which a loop reads in each turn.
-        used = used * weighing.kept(dropout, hashes) if dropout else used
+        used = used * weighing.kept(dropout, weighing.bits_of(hashes)) if dropout else used
         output = weighing.weighed(ops.cast(used, v.dtype), v)
         output = checkpoint_name(output, SAVED)
         # If the total is known, this is fused with the product before it.
@@ -327,6 +327,21 @@ def _has_flash_attention(dtype, size):
     device = device if hasattr(device, "compute_capability") else jax.devices()[0]
     capability = float(device.compute_capability)
     return capability >= 8 and size <= (256 if capability >= 9 else 128)
+
+
+def has_dropout_kernel(q):
+    size, distribution = q.shape[-1], keras.distribution.distribution()
+    if size not in (16, 32, 64, 128) or not _has_flash_attention(q.dtype, size):
+        return False
+    if distribution is None:
+        return not jax_splash.is_split_by_xla(q)
+    return batch_shards(q) == distribution.device_mesh.devices.size
+
+
+def dropout_kernel(q, k, v, key_mask, hashes, scale, dropout, causal):
+    from keras_posenc.backend import jax_dropping  # Pallas is slow to import
+
+    return jax_dropping.attend(q, k, v, key_mask, hashes, scale, dropout, causal)
 
 
 def adamw_step(optimizer, gradients, variables, learning_rate, decays):

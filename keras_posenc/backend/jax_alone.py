@@ -1,4 +1,4 @@
-"""What only JAX does: programs for many devices, and a kernel for TPUs.
+"""What only JAX does: programs for many devices, and kernels for TPUs and with dropout.
 
 Other backends have one device, and are never asked for the rest.
 """
@@ -37,3 +37,13 @@ def has_splash(q):
 def splash(q, k, v, query_segments, key_segments, before, after):
     """Attention of heads (B, T, H, D) over a band of diagonals and segments, on a TPU."""
     raise NotImplementedError("Splash attention is JAX's.")
+
+
+def has_dropout_kernel(q):
+    """Whether `dropout_kernel` computes attention of these heads; only JAX has it."""
+    return False
+
+
+def dropout_kernel(q, k, v, key_mask, hashes, scale, dropout, causal):
+    """Attention of heads (B, T, H, D) that drops cells by their hashes, on a GPU."""
+    raise NotImplementedError("The kernel with dropout is JAX's.")

@@ -27,12 +27,12 @@ def has_splash(q):
     return (
         q.dtype in (jnp.float32, jnp.bfloat16)
         and hasattr(jax, "shard_map")
-        and not _is_split_by_xla(q)
+        and not is_split_by_xla(q)
         and importlib.util.find_spec("jax.experimental.pallas.ops.tpu.splash_attention") is not None
     )
 
 
-def _is_split_by_xla(q):
+def is_split_by_xla(q):
     """Whether shardings of plain JAX split the program over devices: the kernel would not compile.
 
     JAX knows it while tracing, except where only `in_shardings` of `jax.jit` name the devices.
@@ -57,14 +57,14 @@ def splash(q, k, v, query_segments, key_segments, before, after):
     (batch, rows), columns = q.shape[:2], k.shape[1]
     reach = max(before or 0, after or 0)
     of_rows, of_columns = _block(rows, reach), _block(columns, reach)
-    q, k, v = _filled(q, of_rows, 0), _filled(k, of_columns, 0), _filled(v, of_columns, 0)
+    q, k, v = filled(q, of_rows, 0), filled(k, of_columns, 0), filled(v, of_columns, 0)
     # A causal order hides what comes after the last key.
     if key_segments is None and k.shape[1] > columns and after != 0:
         query_segments = jnp.zeros((1, rows), "int32")
         key_segments = jnp.zeros((1, columns), "int32")
     arguments = [x.transpose(0, 2, 1, 3) for x in (q, k, v)]
     if key_segments is not None:
-        segments = _filled(query_segments, of_rows, 0), _filled(key_segments, of_columns, NO_TEXT)
+        segments = filled(query_segments, of_rows, 0), filled(key_segments, of_columns, NO_TEXT)
         arguments += [jnp.broadcast_to(x, (batch, x.shape[1])) for x in segments]
     output = _on_each_device(_attention(q.shape[1], k.shape[1], of_rows, of_columns, before, after))
     return output(*arguments).transpose(0, 2, 1, 3)[:, :rows]
@@ -85,7 +85,7 @@ def _multiple(number, of):
     return -(-number // of) * of
 
 
-def _filled(x, size, value):
+def filled(x, size, value):
     """x (B, T, ...) with more of this value, up to a multiple of `size`."""
     missing = -x.shape[1] % size
     sides = [(0, 0), (0, missing)] + [(0, 0)] * (x.ndim - 2)

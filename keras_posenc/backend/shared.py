@@ -30,6 +30,8 @@ from keras_posenc.backend.features import layer_norm, linear, rms_norm, rotate  
 from keras_posenc.backend.head_groups import by_rows_of_groups, repeated_heads
 from keras_posenc.backend.jax_alone import (  # noqa: F401
     batch_shards,
+    dropout_kernel,
+    has_dropout_kernel,
     has_splash,
     over_batch,
     over_sequence,
@@ -42,17 +44,18 @@ NAMES = (
     "SafeTrainer", "TRAITS", "adamw_step", "all_true", "apart", "await_calls", "batch_shards",
     "bind_keywords", "by_group", "cache_programs", "call_back", "check_floatx", "check_range",
     "choose", "clip", "constant", "cumsum", "device_count", "dot_product_attention",
-    "drop_features", "exact_product", "export_model", "exporting", "exporting_free_sizes",
-    "fused_kernels", "gather", "gather_rows", "gelu", "gradient", "has_kernel", "has_splash",
-    "inference_dtype", "interpolate", "is_exporting", "is_plain", "is_traced", "is_unmasked",
-    "keep_by_hash", "keeps_programs", "kernels_drop", "kernel_forms_map", "kernel_multiple",
-    "launched_processes", "lay_out", "layer_norm", "linear", "log1p", "look_up", "looked_at",
-    "map_blocks", "moved_on", "next_seed", "number", "on_accelerator", "one_pass", "over_batch",
-    "over_devices", "over_sequence", "overwrite", "pad", "platform", "processes", "product",
-    "recomputed", "rms_norm", "rotate", "row_multiple", "runs_cudnn", "saved_model_options", "scan",
-    "segment_sum", "sequence_shards", "splash", "split", "sum_over_replicas", "take",
-    "take_along_axis", "take_last", "trace_any_shape", "train_steps", "unmasked", "update_slice",
-    "weigh_values", "with_neighbours", "without_gradients", "write",
+    "drop_features", "dropout_kernel", "exact_product", "export_model", "exporting",
+    "exporting_free_sizes", "fused_kernels", "gather", "gather_rows", "gelu", "gradient",
+    "has_dropout_kernel", "has_kernel", "has_splash", "inference_dtype", "interpolate",
+    "is_exporting", "is_plain", "is_traced", "is_unmasked", "keep_by_hash", "keeps_programs",
+    "kernels_drop", "kernel_forms_map", "kernel_multiple", "launched_processes", "lay_out",
+    "layer_norm", "linear", "log1p", "look_up", "looked_at", "map_blocks", "moved_on", "next_seed",
+    "number", "on_accelerator", "one_pass", "over_batch", "over_devices", "over_sequence",
+    "overwrite", "pad", "platform", "processes", "product", "recomputed", "rms_norm", "rotate",
+    "row_multiple", "runs_cudnn", "saved_model_options", "scan", "segment_sum", "sequence_shards",
+    "splash", "split", "sum_over_replicas", "take", "take_along_axis", "take_last",
+    "trace_any_shape", "train_steps", "unmasked", "update_slice", "weigh_values", "with_neighbours",
+    "without_gradients", "write",
 )  # fmt: skip
 
 

@@ -42,14 +42,14 @@ def bits_of(hashes):
     return of_rows[..., None] * of_columns[:, None, None]
 
 
-def kept(rate, hashes):
-    """The cells (B, H, Tq, Tk) of a map, or of a part of one, that its hashes do not drop."""
-    return bits_of(hashes) >= int(rate * 2**32) - 2**31
+def kept(rate, bits):
+    """The cells of a map, or of a part of one, that the products of its hashes do not drop."""
+    return bits >= int(rate * 2**32) - 2**31
 
 
 def keep_by_hash(weights, rate, hashes):
     """Zeroes the weights of the cells that are not `kept`."""
-    return ops.where(kept(rate, hashes), weights, 0.0)
+    return ops.where(kept(rate, bits_of(hashes)), weights, 0.0)
 
 
 def weighed(weights, v):

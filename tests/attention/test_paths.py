@@ -8,7 +8,7 @@ from cases import CASES, PAIRS
 from keras import ops
 
 from keras_posenc import PositionalAttention, backend
-from keras_posenc.attention import blocks, choose
+from keras_posenc.attention import choose
 from keras_posenc.attention.blocks import attend_in_blocks
 from keras_posenc.attention.fused import attend_fused, fused_cells
 from keras_posenc.attention.matrix import attend_explicitly, weigh_cells
@@ -71,33 +71,6 @@ def test_blocks_are_the_map_in_full(case, causal, small_blocks):
     explicit = laws.gradients(layer, x, return_attention_scores=True, **arguments)
     found = laws.gradients(layer, x, training=True, **arguments)
     # In a window beside the padding a row may see nothing.
-    explicit[0], found[0] = explicit[0] * keep[..., None], found[0] * keep[..., None]
-    for one, other in zip(found, explicit, strict=True):
-        laws.close(one, other, 1e-4)
-
-
-@pytest.mark.parametrize("case", [laws.Case(()), *CHOSEN], ids=lambda case: str(case) or "none")
-def test_blocks_of_whole_texts_are_the_map_in_full(case, cut_maps, monkeypatch):
-    """On a GPU, where texts share no bias: it would be computed again for each of them."""
-    if case.causal_only:
-        return
-    layer, x = laws.attention(case, flash_attention=False), laws.numbers(batch=2 * H, length=T)
-    cut_maps(0, 4 * len(x) * H * T * T // 2)
-    run, numbers = blocks.run, []
-
-    def spied(*arguments, texts=0):
-        numbers.append(texts)
-        return run(*arguments, texts=texts)
-
-    monkeypatch.setattr(backend, "platform", lambda x: "gpu")
-    monkeypatch.setattr(blocks, "run", spied)
-    keep = np.ones((len(x), T), bool)
-    keep[0, T - 3 :] = False
-    arguments = dict(value_mask=keep, counted=keep)
-    found = laws.gradients(layer, x, training=True, **arguments)
-    assert set(numbers) == {H} or case.encodings
-    assert not any(numbers) or not (layer.hooks.bias or layer.hooks.read_map)
-    explicit = laws.gradients(layer, x, return_attention_scores=True, **arguments)
     explicit[0], found[0] = explicit[0] * keep[..., None], found[0] * keep[..., None]
     for one, other in zip(found, explicit, strict=True):
         laws.close(one, other, 1e-4)
