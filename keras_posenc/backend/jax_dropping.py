@@ -117,7 +117,7 @@ def _run(parts, tensors, results, fixed, causal, interpret):
     """
     start, step, end = parts
     by_row, shapes = 0 in fixed, [tensors[0].shape[1], tensors[1].shape[1]]
-    own, others = shapes if by_row else shapes[::-1]
+    length, others = shapes if by_row else shapes[::-1]
 
     def kernel(*refs):
         block, inputs = pallas.program_id(0), refs[: len(tensors)]
@@ -149,7 +149,7 @@ def _run(parts, tensors, results, fixed, causal, interpret):
     batch, _, heads, _ = tensors[0].shape
     return pallas.pallas_call(
         kernel,
-        grid=(own // SIZE, batch, heads),
+        grid=(length // SIZE, batch, heads),
         in_specs=specs,
         out_specs=[spec(x, SIZE, lambda t: t) for x in results],
         out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in results],
