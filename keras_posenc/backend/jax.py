@@ -333,9 +333,21 @@ def has_dropout_kernel(q):
     size, distribution = q.shape[-1], keras.distribution.distribution()
     if size not in (16, 32, 64, 128) or not _has_flash_attention(q.dtype, size):
         return False
+    if not _has_triton():
+        return False
     if distribution is None:
         return not jax_splash.is_split_by_xla(q)
     return batch_shards(q) == distribution.device_mesh.devices.size
+
+
+@functools.cache
+def _has_triton():
+    """Whether this JAX has Pallas' Triton, which since 0.11 is to be removed."""
+    try:
+        from jax.experimental.pallas import triton
+    except ImportError:
+        return False
+    return hasattr(triton, "CompilerParams")
 
 
 def dropout_kernel(q, k, v, key_mask, hashes, scale, dropout, causal):

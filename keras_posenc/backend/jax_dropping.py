@@ -19,6 +19,8 @@ SIZE = 64  # rows and columns of a part of the matrix
 OF_COLUMNS = 1, 2, 3, 5  # the tensors that differ by column: k, v, ceiling, of_columns
 OF_ROWS = 0, 4, 6, 7, 8  # and by row: q, of_rows; in the backward pass upstream, total, shared
 
+_product = functools.partial(jax.lax.dot, preferred_element_type="float32")
+
 
 def attend(q, k, v, key_mask, hashes, scale, dropout, causal, interpret=False):
     """softmax(q k') v of heads (B, T, H, D) with dropout; D is a power of 2.
@@ -51,7 +53,7 @@ def _forward(tensors, scale, dropout, causal, interpret):
         higher = jnp.maximum(most, jnp.max(logits, axis=1))
         weights, before = jnp.exp(logits - higher[:, None]), jnp.exp(most - higher)
         used = (weights * _factors(dropout, *hashes)).astype(v.dtype)
-        output = output * before[:, None] + triton.dot(used, v)
+        output = output * before[:, None] + _product(used, v)
         return output, higher, total * before + jnp.sum(weights, axis=1)
 
     def end(output, most, total):
@@ -71,18 +73,18 @@ def _backward(scale, dropout, causal, interpret, saved, upstream):
         """The weights in use, and the gradient of the logits."""
         weights = jnp.exp(_logits(q, k, ceiling, scale, causal, place) - total[:, None])
         factors = _factors(dropout, of_rows, of_columns)
-        of_logits = weights * (triton.dot(upstream, v.T) * factors - shared[:, None]) * scale
+        of_logits = weights * (_product(upstream, v.T) * factors - shared[:, None]) * scale
         return (weights * factors).astype(v.dtype), of_logits.astype(q.dtype)
 
     def start(*_):
         return jnp.zeros((SIZE, upstream.shape[3]), "float32")
 
     def of_queries(place, found, *values):
-        return found + triton.dot(cells(place, *values)[1], values[1])
+        return found + _product(cells(place, *values)[1], values[1])
 
     def of_keys(place, found, *values):
         used, of_logits = cells(place, *values)
-        of_k, of_v = triton.dot(of_logits.T, values[0]), triton.dot(used.T, values[6])
+        of_k, of_v = _product(of_logits.T, values[0]), _product(used.T, values[6])
         return found[0] + of_k, found[1] + of_v
 
     parts = start, of_queries, lambda x: (x,)
@@ -97,7 +99,7 @@ _attention.defvjp(_forward, _backward)
 
 def _logits(q, k, ceiling, scale, causal, place):
     """Those of the part of the matrix at this row and column of parts."""
-    logits = jnp.minimum(triton.dot(q, k.T) * scale, ceiling[None])
+    logits = jnp.minimum(_product(q, k.T) * scale, ceiling[None])
     if not causal:
         return logits
     rows, columns = (part * SIZE + jnp.arange(SIZE) for part in place)

@@ -1,6 +1,7 @@
 """JAX's kernel that drops attention weights on a GPU, interpreted on a CPU: it drops the same cells
 as blocks of rows."""
 
+import sys
 import types
 
 import keras
@@ -140,6 +141,21 @@ def test_which_heads_a_gpu_takes(size, dtype, capability, takes, monkeypatch):
     monkeypatch.setattr(module, "platform", lambda x: "gpu")
     monkeypatch.setattr(jax, "devices", lambda *_: [device])
     assert module.has_dropout_kernel(jnp.zeros((1, 1, 1, size), dtype)) is takes
+
+
+@pytest.mark.parametrize("module_of_triton", [None, types.SimpleNamespace()])
+def test_a_jax_without_triton_has_no_kernel(module_of_triton, monkeypatch):
+    """Pallas is to lose it, and former versions have other names."""
+    from jax.experimental import pallas
+
+    monkeypatch.setattr(module, "_has_flash_attention", lambda *_: True)
+    monkeypatch.setattr(module, "_has_triton", module._has_triton.__wrapped__)
+    assert module.has_dropout_kernel(jnp.zeros((1, 1, 1, 64), "bfloat16"))
+    monkeypatch.setitem(sys.modules, "jax.experimental.pallas.triton", module_of_triton)
+    monkeypatch.setattr(pallas, "triton", module_of_triton)
+    if module_of_triton is None:
+        monkeypatch.delattr(pallas, "triton")
+    assert not module.has_dropout_kernel(jnp.zeros((1, 1, 1, 64), "bfloat16"))
 
 
 def test_the_kernel_is_in_the_program_for_cuda(monkeypatch):
