@@ -38,7 +38,7 @@ INSTALL := $(BIN)/python -m pip install --no-compile
 
 # The site: warnings are errors, and pages that would fetch something from elsewhere too.
 MKDOCS := KERAS_BACKEND=torch OMP_NUM_THREADS=1 NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
-# What one backend tells in less than two minutes: the rooms on the way from ids to a trained model,
+# What one backend tells in three minutes: the rooms on the way from ids to a trained model,
 # without the tests that watch the memory of processes and those of exports to other formats.
 CHECKED := tests/maps tests/positions tests/encodings tests/attention tests/layers tests/models \
 	tests/text tests/test_structure.py --ignore=tests/attention/test_memory_use.py \
@@ -64,7 +64,7 @@ timed = start=$$(date +%s); $(2); code=$$?; echo "$(1): $$(($$(date +%s) - start
 demo: $(INSTALLED)
 	KERAS_BACKEND=torch MPLBACKEND=Agg $(BIN)/python -m benchmarks.demo
 
-# The inner loop: lint, and what torch tells in less than two minutes.
+# The inner loop: lint, and what torch tells in three minutes.
 check: lint
 	@$(call timed,check,KERAS_BACKEND=torch $(QUICKLY) $(PYTEST) $(CHECKED))
 	@echo "Not run: checkpoints, exports, training, retrieval and other backends (make test). $(IN_CI)"
