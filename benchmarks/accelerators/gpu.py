@@ -46,7 +46,7 @@ from benchmarks.steps import rows
 RESULTS = rows.RESULTS / "gpu.json"
 ROWS = ["posenc-jax", "posenc-torch", "transformers", "kerashub-jax"]
 FUSED = re.compile(
-    r"fmha|triton|flash|cudnn[\w$]*attention|efficient_attention|mem_eff", re.IGNORECASE
+    r"fmha|xla\.gpu\.triton|flash|cudnn[\w$]*attention|efficient_attention|mem_eff", re.IGNORECASE
 )
 STEPS = ((3, 10), (1, 3))  # not timed and timed, of a step and of a text that is decoded
 NO_GPU = "No GPU here for"

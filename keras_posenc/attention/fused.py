@@ -80,13 +80,14 @@ def attend_fused(q, k, v, grid, rules):
 
 def drops_in_kernel(q, v, grid, rules):
     """Whether `attend_dropping` computes this map, before or after the encodings have acted."""
+    if not rules.dropout or not backend.has_dropout_kernel(q) or q.shape[-1] != v.shape[-1]:
+        return False
+    if rules.flash is not None or rules.has_bias() or backend.is_exporting():
+        return False
     hooks = rules.hooks
-    if not rules.dropout or rules.flash is not None or backend.is_exporting():
+    if hooks.read_map or hooks.sink or hooks.decay or hooks.most_rows:
         return False
-    if rules.has_bias() or hooks.read_map or hooks.sink or hooks.decay or hooks.most_rows:
-        return False
-    by_cell = grid.replace(key_mask=None).is_by_cell()
-    return not by_cell and q.shape[-1] == v.shape[-1] and backend.has_dropout_kernel(q)
+    return not grid.replace(key_mask=None).is_by_cell()
 
 
 def attend_dropping(q, k, v, grid, rules):

@@ -1,8 +1,8 @@
 """Attention with dropout as kernels for NVIDIA GPUs, which do not materialise the matrix.
 
-cuDNN's would draw by how often XLA has launched it, whatever the seed is, and its forward and
-backward kernels count apart: in a loop they would drop other cells. Here the hashes of a row and a
-column decide, as in blocks of rows, which drop the same cells.
+cuDNN's kernel draws by how often XLA has launched it, regardless of the seed. Its forward and
+backward kernels count apart, so in a loop they would drop different cells. Here the hashes of a row
+and a column decide, as in blocks of rows, which drop the same cells.
 """
 
 import functools
