@@ -84,10 +84,8 @@ def drops_in_kernel(q, v, grid, rules):
         return False
     if rules.flash is not None or rules.has_bias() or backend.is_exporting():
         return False
-    hooks = rules.hooks
-    if hooks.read_map or hooks.sink or hooks.decay or hooks.most_rows:
-        return False
-    return not grid.replace(key_mask=None).is_by_cell()
+    hooks, by_cell = rules.hooks, grid.replace(key_mask=None).is_by_cell()
+    return not any((hooks.read_map, hooks.sink, hooks.decay, hooks.most_rows, by_cell))
 
 
 def attend_dropping(q, k, v, grid, rules):
