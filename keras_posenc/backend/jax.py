@@ -19,6 +19,7 @@ from keras_posenc.backend import (
     shared,
     weighing,
 )
+from keras_posenc.backend.keras_names import fresh_masks
 from keras_posenc.backend.shared import *  # noqa: F403
 from keras_posenc.backend.weighing import keep_by_hash  # noqa: F401
 
@@ -98,6 +99,13 @@ class SafeTrainer(jax_devices.LocalPredictions, shared.SafeTrainer):
             step = _leaving_weights(self, predict_step)
             self.predict_function = self._make_function(step, concatenate_outputs=True)
         return self.predict_function
+
+    def _symbolic_build(self, *args, **kwargs):
+        with fresh_masks():
+            super()._symbolic_build(*args, **kwargs)
+
+    def _make_function(self, step_function, **kwargs):
+        return super()._make_function(fresh_masks()(step_function), **kwargs)
 
     def evaluate(self, *args, **kwargs):
         return self._alone(super().evaluate, args, kwargs)
@@ -364,6 +372,7 @@ def adamw_step(optimizer, gradients, variables, learning_rate, decays):
 def train_steps(model):
     """`shared.train_steps` as one loop on the device, compiled once for any count."""
 
+    @fresh_masks()
     @jax.jit
     def program(state, metrics, batches, count):
         def step(i, carry):

@@ -163,6 +163,21 @@ def set_mask(x, mask):
     x._keras_mask = mask
 
 
+@contextlib.contextmanager
+def fresh_masks():
+    """Within it, no mask of a tensor from before is found.
+
+    Keras finds masks of traced tensors by their id, in a dict of the thread. Of a tensor that the
+    garbage collector frees in another thread the mask stays, and a new tensor may have its id.
+    """
+    before = global_state.get_global_attribute("_keras_mask_dict")
+    global_state.set_global_attribute("_keras_mask_dict", {})
+    try:
+        yield
+    finally:
+        global_state.set_global_attribute("_keras_mask_dict", before)
+
+
 def save_zero_points(layer):
     """Makes a dense layer write its zero points of GPTQ or AWQ.
 

@@ -37,6 +37,37 @@ def test_this_keras_has_the_names_that_nothing_replaces():
     assert keras_names.mask_of(tensor) is None
 
 
+class Stale(dict):
+    """Keras' masks by the ids of tensors, all of which had a mask in a program that is gone."""
+
+    def get(self, key, default=None):
+        return super().get(key, np.ones((4, 24), bool))
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="other tensors take attributes")
+def test_masks_of_a_former_program_are_not_of_this_one(monkeypatch):
+    class Model(backend.SafeTrainer, keras.Model):
+        def __init__(self):
+            x = keras.Input((None,), dtype="int32")
+            super().__init__(x, keras.layers.Embedding(6, 3, embeddings_initializer="ones")(x))
+
+    ids, targets = np.array([[1, 2, 0], [3, 4, 5]]), np.zeros((2, 3, 3))
+
+    def results(masks):
+        model = Model()
+        tracker = keras_names.global_state.GLOBAL_STATE_TRACKER
+        monkeypatch.setattr(tracker, "_keras_mask_dict", masks, raising=False)
+        model.compile("sgd", "mse", metrics=["mae"])
+        fitted = model.fit(ids, targets, verbose=0).history
+        trained = backend.train_steps(model)([ids[None], targets[None]], 1)
+        tested = model.evaluate(ids, targets, verbose=0), model.predict(ids, verbose=0)
+        monkeypatch.undo()
+        return fitted["loss"], fitted["mae"], trained, *tested
+
+    for found, expected in zip(results(Stale()), results({}), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
 def test_lora_is_in_the_kernel():
     dense = keras.layers.Dense(2)
     dense.build((None, 3))
