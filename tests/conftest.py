@@ -129,6 +129,22 @@ def cut_maps(monkeypatch):
     return set_sizes
 
 
+@pytest.fixture(scope="session", autouse=True)
+def seeds_of_absent_devices(backend):
+    """PyTorch keeps the stack of each seed for each kind of device, also of those that are absent:
+    that takes longer than many a test."""
+    import keras
+
+    with pytest.MonkeyPatch.context() as patch:
+        if keras.backend.backend() == "torch":
+            import torch
+
+            for kind in (torch.cuda, torch.xpu, torch.mtia):
+                if not kind.is_available():
+                    patch.setattr(kind, "manual_seed_all", lambda seed: None)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def seed():
     """Seeds Python, NumPy and the backend before each test, so that tests may run in any order."""
