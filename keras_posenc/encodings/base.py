@@ -180,6 +180,10 @@ class Encoding(Configured, keras.layers.Layer):
         self.num_heads, self.head_size = heads_shape[-2:]
         self.built = True
 
+    def _add_uncast(self, name, shape, initializer):
+        """Creates a weight that a mixed policy does not round."""
+        return self.add_weight(name=name, shape=shape, initializer=initializer, autocast=False)
+
     def check_head_size(self, head_size: int) -> None:
         """Refuses a head size that the encoding cannot act on; attention calls it when it is made.
 

@@ -63,16 +63,12 @@ class KERPLE(Encoding):
     def build(self, heads_shape):
         super().build(heads_shape)
         # The paper draws p from U(0, 2) and a from U(0, 1), and clamps both at 0.01.
-        self.a = self._add("a", before_softplus(keras.initializers.RandomUniform(0.01, 1.0)))
+        shape, uniform = (self.num_heads,), keras.initializers.RandomUniform
+        self.a = self._add_uncast("a", shape, before_softplus(uniform(0.01, 1.0)))
         if self.kind == "log":
-            self.p = self._add("p", before_softplus(keras.initializers.RandomUniform(0.01, 2.0)))
+            self.p = self._add_uncast("p", shape, before_softplus(uniform(0.01, 2.0)))
         elif self.power is None:
-            self.p = self._add("p", _before_sigmoid(keras.initializers.RandomUniform(0.01, 1.99)))
-
-    def _add(self, name, initializer):
-        return self.add_weight(
-            name=name, shape=(self.num_heads,), initializer=initializer, autocast=False
-        )
+            self.p = self._add_uncast("p", shape, _before_sigmoid(uniform(0.01, 1.99)))
 
     def bias(self, q, grid):
         """-p_h ln(1 + a_h |i - j|) or -a_h |i - j|^p_h, (B or 1, H, Tq, Tk) float32."""
@@ -237,19 +233,18 @@ class FIRE(Encoding):
 
     def build(self, heads_shape):
         super().build(heads_shape)
-        self.c = self._add("c", (), before_softplus(keras.initializers.Constant(self.scale)))
+        self.c = self._add_uncast("c", (), before_softplus(keras.initializers.Constant(self.scale)))
         # In units of `length`, so that an optimizer step has a useful size.
-        self.threshold = self._add("threshold", (), before_softplus(keras.initializers.Ones()))
+        self.threshold = self._add_uncast(
+            "threshold", (), before_softplus(keras.initializers.Ones())
+        )
         # x lies in [0, 1]. Without u all units would have their kink at 0, and half would be dead.
-        self.w = self._add("w", (self.units,), keras.initializers.RandomUniform(-1.0, 1.0))
-        self.u = self._add("u", (self.units,), keras.initializers.RandomUniform(-1.0, 1.0))
+        self.w = self._add_uncast("w", (self.units,), keras.initializers.RandomUniform(-1.0, 1.0))
+        self.u = self._add_uncast("u", (self.units,), keras.initializers.RandomUniform(-1.0, 1.0))
         limit = self.units**-0.5
         uniform = keras.initializers.RandomUniform(-limit, limit)
-        self.v = self._add("v", (self.units, self.num_heads), uniform)
-        self.d = self._add("d", (self.num_heads,), "zeros")
-
-    def _add(self, name, shape, initializer):
-        return self.add_weight(name=name, shape=shape, initializer=initializer, autocast=False)
+        self.v = self._add_uncast("v", (self.units, self.num_heads), uniform)
+        self.d = self._add_uncast("d", (self.num_heads,), "zeros")
 
     def bias(self, q, grid):
         """f_h(ln(c |i - j| + 1) / ln(c max(L, i) + 1)), (B, H, Tq, Tk) float32."""

@@ -71,7 +71,7 @@ class DAPE(Encoding):
 
     def _add(self, name, shape, inputs):
         initializer = keras.initializers.RandomUniform(-(inputs**-0.5), inputs**-0.5)
-        return self.add_weight(name=name, shape=shape, initializer=initializer, autocast=False)
+        return self._add_uncast(name, shape, initializer)
 
     def score(self, logits, q, grid):
         """l + b + V' leaky_relu(W' [l, b] + u), (B, H, Tq, Tk) float32."""

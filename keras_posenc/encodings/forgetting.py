@@ -67,19 +67,10 @@ class ForgetGate(Encoding):
     def build(self, heads_shape, states_shape):
         super().build(heads_shape)
         shape = (self.num_heads, 2) if self.bidirectional else (self.num_heads,)
-        # autocast=False: read in float32 under a mixed policy.
-        self.kernel = self.add_weight(
-            name="kernel",
-            shape=(states_shape[-1], *shape),
-            initializer=self.kernel_initializer,
-            autocast=False,
-        )
-        self.gate_bias = self.add_weight(
-            name="bias",
-            shape=shape,
-            initializer=keras.initializers.Constant(self.initial_bias),
-            autocast=False,
-        )
+        of_states = (states_shape[-1], *shape)
+        self.kernel = self._add_uncast("kernel", of_states, self.kernel_initializer)
+        constant = keras.initializers.Constant(self.initial_bias)
+        self.gate_bias = self._add_uncast("bias", shape, constant)
 
     def overrides(self, hook):
         if hook in ("restrict", "bias", "heads"):

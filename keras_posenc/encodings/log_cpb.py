@@ -63,13 +63,10 @@ class LogCPB(Encoding):
         super().build(heads_shape)
         # x lies in [-1, 1] in training: kinks everywhere there, on both slopes.
         uniform = keras.initializers.RandomUniform
-        self.w = self._add("w", (self.units,), uniform(-1.0, 1.0))
-        self.u = self._add("u", (self.units,), uniform(-1.0, 1.0))
+        self.w = self._add_uncast("w", (self.units,), uniform(-1.0, 1.0))
+        self.u = self._add_uncast("u", (self.units,), uniform(-1.0, 1.0))
         limit = self.units**-0.5
-        self.v = self._add("v", (self.units, self.num_heads), uniform(-limit, limit))
-
-    def _add(self, name, shape, initializer):
-        return self.add_weight(name=name, shape=shape, initializer=initializer, autocast=False)
+        self.v = self._add_uncast("v", (self.units, self.num_heads), uniform(-limit, limit))
 
     def bias(self, q, grid):
         """B sigmoid(V_h relu(w x + u)), (B or 1, H, Tq, Tk) float32."""

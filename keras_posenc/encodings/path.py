@@ -83,9 +83,7 @@ class PaTH(Encoding):
         self.strength_bias = self._add("strength_bias", (heads,), "zeros")
 
     def _add(self, name, shape, initializer=None):
-        # autocast=False: read in float32 under a mixed policy.
-        initializer = initializer or self.kernel_initializer.clone()
-        return self.add_weight(name=name, shape=shape, initializer=initializer, autocast=False)
+        return self._add_uncast(name, shape, initializer or self.kernel_initializer.clone())
 
     def features(self, states):
         """V U x before the convolution and a.x, (B, Tk, H, D + 1) float32."""

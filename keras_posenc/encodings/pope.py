@@ -56,13 +56,9 @@ class PoPE(Encoding):
 
     def build(self, heads_shape):
         super().build(heads_shape)
-        # autocast=False: bfloat16 would round an angle to 0.02.
-        self.phases = self.add_weight(
-            name="phases",
-            shape=(self.num_heads, self.head_size),
-            initializer=self.phase_initializer.clone(),
-            autocast=False,
-        )
+        # bfloat16 would round an angle to 0.02.
+        shape = (self.num_heads, self.head_size)
+        self.phases = self._add_uncast("phases", shape, self.phase_initializer.clone())
 
     def heads(self, q, k, grid):
         """Softplus of q and k, times cosines and sines of their angles: (B, T, H, 2D) each."""

@@ -149,13 +149,8 @@ class RotaryEmbedding(Encoding):
             self.rotary_size, self.base, self.kind, self.fields, self.sections, self.section_order
         )
         if self.learned:
-            # autocast=False: a mixed policy would round what all positions are multiplied by.
-            self.log_factors = self.add_weight(
-                name="log_factors",
-                shape=(self.rotary_size // 2,),
-                initializer="zeros",
-                autocast=False,
-            )
+            shape = (self.rotary_size // 2,)
+            self.log_factors = self._add_uncast("log_factors", shape, "zeros")
         if not self.use_bias:
             return
         if self.use_bias is True:
@@ -199,7 +194,7 @@ class RotaryEmbedding(Encoding):
         else:
             # An unseeded instance draws the same values every time.
             initializer = initializer.clone()
-        return self.add_weight(shape=shape, initializer=initializer, name=name, autocast=False)
+        return self._add_uncast(name, shape, initializer)
 
     def _sandwich(self, shape):
         if shape[1] == 1:

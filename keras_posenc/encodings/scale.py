@@ -126,15 +126,9 @@ class ScalableSoftmax(_QueryFactor):
     def build(self, heads_shape):
         super().build(heads_shape)
         mean = math.lgamma(self.train_length + 1) / self.train_length
-        self.scale = self._by_head("scale", 1 / mean)
-        self.bias_by_head = self._by_head("bias", 0.0) if self.use_bias else None
-
-    def _by_head(self, name, value):
-        start = keras.initializers.Constant(value)
-        # autocast=False: a mixed policy would round it to the compute dtype.
-        return self.add_weight(
-            name=name, shape=(self.num_heads,), initializer=start, autocast=False
-        )
+        shape, start = (self.num_heads,), keras.initializers.Constant(1 / mean)
+        self.scale = self._add_uncast("scale", shape, start)
+        self.bias_by_head = self._add_uncast("bias", shape, "zeros") if self.use_bias else None
 
     def factor(self, grid):
         factor = _per_head(self.scale) * ops.log(ops.maximum(grid.visible(), 1))
@@ -207,13 +201,10 @@ class Temperature(_QueryFactor):
         super().build(heads_shape)
         if self.kind == "learned":
             # The temperature is softplus(weight), so it cannot become negative.
-            start = self.value + math.log(-math.expm1(-self.value))
-            self.softplus_temperature = self.add_weight(
-                name="softplus_temperature",
-                shape=(self.num_heads,),
-                initializer=keras.initializers.Constant(start),
-                autocast=False,
-            )
+            value = self.value + math.log(-math.expm1(-self.value))
+            start = keras.initializers.Constant(value)
+            name = "softplus_temperature"
+            self.softplus_temperature = self._add_uncast(name, (self.num_heads,), start)
 
     def factor(self, grid):
         if self.kind == "constant":

@@ -81,13 +81,8 @@ class ALiBi(Encoding):
             slopes, sides = np.tile(alibi_slopes(half), 2), np.repeat([1, -1], half)
         self.sides = sides
         if self.learned:
-            # autocast=False: a mixed policy would round the slopes.
-            self.slopes = self.add_weight(
-                name="slopes",
-                shape=(self.num_heads,),
-                initializer=before_softplus(keras.initializers.Constant(slopes)),
-                autocast=False,
-            )
+            initializer = before_softplus(keras.initializers.Constant(slopes))
+            self.slopes = self._add_uncast("slopes", (self.num_heads,), initializer)
         else:
             self.slopes = slopes.astype("float32")
 
@@ -247,9 +242,7 @@ class RotaryBias(Encoding):
             # A fresh initializer each: an unseeded instance draws the same values every time.
             initializers = [self.initializer.clone() for _ in "ab"]
         self.a, self.b = (
-            self.add_weight(
-                name=name, shape=(self.num_heads, size), initializer=initializer, autocast=False
-            )
+            self._add_uncast(name, (self.num_heads, size), initializer)
             for name, initializer in zip("ab", initializers, strict=True)
         )
 

@@ -41,13 +41,7 @@ class SinkLogits(Encoding):
 
     def build(self, heads_shape):
         super().build(heads_shape)
-        # autocast=False: a mixed policy would round the logits.
-        self.logits = self.add_weight(
-            name="logits",
-            shape=(self.num_heads,),
-            initializer=self.initializer.clone(),
-            autocast=False,
-        )
+        self.logits = self._add_uncast("logits", (self.num_heads,), self.initializer.clone())
 
     def sink(self):
         """s, (H,)."""
