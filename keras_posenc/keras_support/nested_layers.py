@@ -91,6 +91,14 @@ def built(layer, part, *shapes):
     return part
 
 
+def dense_part(layer, name, units, input_shape, kernel_initializer=None, **options):
+    """Makes and builds a dense layer inside `layer`, by default with its `kernel_initializer`."""
+    if kernel_initializer is None:
+        kernel_initializer = initializer_of_part(layer.kernel_initializer, f"{name}/kernel")
+    options |= {"kernel_initializer": kernel_initializer, "dtype": policy_of_part(layer, name)}
+    return built(layer, keras.layers.Dense(units, name=name, **options), input_shape)
+
+
 def applied(dense, x, axes=1):
     """dense(x), without what Keras does around a call where that costs as much as the product.
 

@@ -4,13 +4,7 @@ import keras
 
 from keras_posenc.arguments import checks
 from keras_posenc.keras_support.configured import Configured
-from keras_posenc.keras_support.nested_layers import (
-    applied,
-    built,
-    initializer_of_part,
-    policy_of_part,
-    with_quantized_parts,
-)
+from keras_posenc.keras_support.nested_layers import applied, dense_part, with_quantized_parts
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -47,24 +41,14 @@ class FeedForward(Configured, keras.layers.Layer):
 
     def build(self, input_shape):
         names = ["intermediate", *(f"intermediate_{i}" for i in range(1, len(self.activation)))]
+        of_inner = {"use_bias": self.use_bias is True}
         self.inner = [
-            self._dense(name, input_shape, self.units, activation, self.use_bias is True)
+            dense_part(self, name, self.units, input_shape, activation=activation, **of_inner)
             for name, activation in zip(names, self.activation, strict=True)
         ]
-        inner_shape = (*input_shape[:-1], self.units)
-        self.outer = self._dense("output", inner_shape, input_shape[-1], None, bool(self.use_bias))
+        shape, use_bias = (*input_shape[:-1], self.units), bool(self.use_bias)
+        self.outer = dense_part(self, "output", input_shape[-1], shape, use_bias=use_bias)
         self.built = True
-
-    def _dense(self, name, input_shape, units, activation, use_bias):
-        dense = keras.layers.Dense(
-            units,
-            activation=activation,
-            use_bias=use_bias,
-            kernel_initializer=initializer_of_part(self.kernel_initializer, f"{name}/kernel"),
-            dtype=policy_of_part(self, name),
-            name=name,
-        )
-        return built(self, dense, input_shape)
 
     def call(self, inputs):
         x = applied(self.inner[0], inputs)

@@ -7,7 +7,7 @@ from keras_posenc import backend
 from keras_posenc.arguments import checks
 from keras_posenc.arguments.hints import Activation, Initializer
 from keras_posenc.keras_support.configured import Configured
-from keras_posenc.keras_support.nested_layers import built, policy_of_part, with_quantized_parts
+from keras_posenc.keras_support.nested_layers import dense_part, with_quantized_parts
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -63,24 +63,15 @@ class ConditionalLayerNormalization(Configured, keras.layers.Layer):
         self.beta = self.add_weight(name="beta", shape=(features,), initializer="zeros")
         self.hidden_dense = None
         if self.hidden_size is not None:
-            self.hidden_dense = self._dense(
-                "hidden_dense", condition_shape, self.hidden_size, self.kernel_initializer
-            )
+            arguments = "hidden_dense", self.hidden_size, condition_shape, self.kernel_initializer
+            self.hidden_dense = dense_part(self, *arguments, use_bias=False)
             self.hidden_dense.activation = self.hidden_act
             condition_shape = (*condition_shape[:-1], self.hidden_size)
-        self.beta_dense = self._dense("beta_dense", condition_shape, features, "zeros")
-        self.gamma_dense = self._dense("gamma_dense", condition_shape, features, "zeros")
-        self.built = True
-
-    def _dense(self, name, input_shape, units, initializer):
-        dense = keras.layers.Dense(
-            units,
-            use_bias=False,
-            kernel_initializer=initializer,
-            dtype=policy_of_part(self, name),
-            name=name,
+        self.beta_dense, self.gamma_dense = (
+            dense_part(self, name, features, condition_shape, "zeros", use_bias=False)
+            for name in ("beta_dense", "gamma_dense")
         )
-        return built(self, dense, input_shape)
+        self.built = True
 
     def call(self, inputs, condition):
         if self.hidden_dense is not None:

@@ -9,9 +9,8 @@ from keras_posenc.arguments.hints import Initializer
 from keras_posenc.keras_support.configured import Configured
 from keras_posenc.keras_support.nested_layers import (
     applied,
-    built,
+    dense_part,
     initializer_of_part,
-    policy_of_part,
     with_quantized_parts,
 )
 
@@ -48,24 +47,14 @@ class ShortConvolution(Configured, keras.layers.Layer):
 
     def build(self, input_shape):
         size = input_shape[-1]
-        self.gates = self._dense("gates", 3 * size, input_shape)
-        self.outer = self._dense("output", size, input_shape)
+        self.gates = dense_part(self, "gates", 3 * size, input_shape, use_bias=False)
+        self.outer = dense_part(self, "output", size, input_shape, use_bias=False)
         self.conv_kernel = self.add_weight(
             name="conv_kernel",
             shape=(self.kernel_size, 1, size),
             initializer=initializer_of_part(self.kernel_initializer, "conv_kernel"),
         )
         self.built = True
-
-    def _dense(self, name, units, input_shape):
-        dense = keras.layers.Dense(
-            units,
-            use_bias=False,
-            kernel_initializer=initializer_of_part(self.kernel_initializer, f"{name}/kernel"),
-            dtype=policy_of_part(self, name),
-            name=name,
-        )
-        return built(self, dense, input_shape)
 
     def call(self, inputs, mask=None):
         length, earlier = ops.shape(inputs)[1], self.kernel_size - 1

@@ -8,7 +8,7 @@ from keras_posenc.arguments.hints import Initializer
 from keras_posenc.backend.weighing import CLOSED
 from keras_posenc.encodings.rotary import RotaryEmbedding
 from keras_posenc.keras_support.configured import Configured
-from keras_posenc.keras_support.nested_layers import built, policy_of_part, with_quantized_parts
+from keras_posenc.keras_support.nested_layers import dense_part, with_quantized_parts
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -78,14 +78,7 @@ class GlobalPointer(Configured, keras.layers.Layer):
 
     def part(self, name, units, input_shape):
         """Builds a projection."""
-        dense = keras.layers.Dense(
-            units,
-            use_bias=self.use_bias,
-            kernel_initializer=self.kernel_initializer.clone(),
-            dtype=policy_of_part(self, name),
-            name=name,
-        )
-        return built(self, dense, input_shape)
+        return dense_part(self, name, units, input_shape, use_bias=self.use_bias)
 
     def build_rotation(self, inputs_shape, heads):
         """Builds the rotary embedding of queries and keys, or returns None."""
