@@ -172,3 +172,19 @@ def normalization(kind="layer_norm", epsilon=1e-6, **kwargs):
     checks.choice("kind", kind, sorted(NORMS))
     layer, arguments = NORMS[kind]
     return layer(epsilon=epsilon, **arguments, **kwargs)
+
+
+def unit(vectors):
+    """Vectors divided by their length, in float32. A zero vector stays, and its gradient is finite,
+    where that of a norm would be NaN."""
+    vectors = ops.cast(vectors, "float32")
+    squares = ops.sum(vectors * vectors, axis=-1, keepdims=True)
+    return vectors * ops.rsqrt(ops.maximum(squares, 1e-12))
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class UnitLength(keras.layers.UnitNormalization):
+    """Keras' layer with a finite gradient for a zero vector, such as that of a text of padding."""
+
+    def call(self, inputs):
+        return unit(inputs)

@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_posenc.arguments import checks
 from keras_posenc.keras_support.configured import Configured
-from keras_posenc.losses.similarity import unit
+from keras_posenc.layers.norm import unit
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")

@@ -6,16 +6,9 @@ from keras import ops
 from keras_posenc import backend
 from keras_posenc.arguments import checks
 from keras_posenc.keras_support.configured import Configured
+from keras_posenc.layers.norm import unit
 
 TIE = 1e-6  # difference of cosines that rounding explains
-
-
-def unit(vectors):
-    """Vectors divided by their length, in float32. A zero vector stays, and its gradient is finite,
-    where that of a norm would be NaN."""
-    vectors = ops.cast(vectors, "float32")
-    squares = ops.sum(vectors * vectors, axis=-1, keepdims=True)
-    return vectors * ops.rsqrt(ops.maximum(squares, 1e-12))
 
 
 def whole_batch(y_true, y_pred):

@@ -9,6 +9,7 @@ from keras_posenc.folders.folder import Folder
 from keras_posenc.folders.sentence_transformers import Module, check_activation, read_pooling
 from keras_posenc.layers.activations import rounded_tanh
 from keras_posenc.layers.dropout import Dropout
+from keras_posenc.layers.norm import UnitLength
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads import features_of
 from keras_posenc.models.model import model_on
@@ -97,7 +98,7 @@ def with_dimension(model, dimension):
     vectors = keras.tree.flatten(last.input)[0] if normalizes(model) else model.output
     cut = LeadingDimensions(dimension, dtype="float32", name="Cut")(vectors)
     if normalizes(model):
-        cut = keras.layers.UnitNormalization(dtype="float32", name="Cut-Normalize")(cut)
+        cut = UnitLength(dtype="float32", name="Cut-Normalize")(cut)
     return model_on(model, cut, model.name)
 
 
@@ -143,7 +144,7 @@ def _layer_norm(x, module, name, weights):
 
 
 def _normalized(x, module, name, weights):
-    return keras.layers.UnitNormalization(dtype="float32", name=name)(x)
+    return UnitLength(dtype="float32", name=name)(x)
 
 
 def _dropout(x, module, name, weights):

@@ -13,18 +13,7 @@ class EachText(keras.layers.Wrapper):
     """Applies a model of texts to each of S texts apart: (B, S, T) -> (B, S, D).
 
     `layer`: a model from a dict of ids (B, T) to vectors (B, D). `sub_batches`: as in `similarity`.
-    Returns (B, S, D).
-
-    Call arguments:
-        inputs: dict, name -> (B, S, T) ids.
-
-    Example:
-
-    >>> encoder = build_transformer_model("bert", hierarchical_position=True)
-    >>> embedder = keras.Model(encoder.inputs, MaskedPooling()(encoder.output))
-    >>> ids = np.ones((4, 2, 9), "int32")
-    >>> EachText(embedder)({"token_ids": ids, "segment_ids": 0 * ids}).shape
-    (4, 2, 16)
+    Its inputs are a dict, name -> (B, S, T) ids.
     """
 
     def __init__(self, layer, sub_batches=1, **kwargs):

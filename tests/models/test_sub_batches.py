@@ -10,6 +10,7 @@ from keras_posenc.heads import similarity
 from keras_posenc.layers import MaskedPooling
 from keras_posenc.losses import MultipleNegativesRanking
 from keras_posenc.models import build_transformer_model
+from keras_posenc.models.sentence_embedding import embedder, with_dimension
 
 RNG = np.random.default_rng(0)
 IDS = [RNG.integers(5, 40, (4, 2, 7)).astype("int32") for _ in range(2)]
@@ -55,3 +56,16 @@ def test_the_second_computation_drops_what_the_first_one_drops(tiny_config, monk
     assert seeds == once_seeds and min(seeds) >= 4  # the parts of two batches
     for path, weight in once.items():
         np.testing.assert_allclose(weights[path], weight, atol=2e-5, err_msg=path)
+
+
+@pytest.mark.parametrize("sub_batches", on_all([2], [1, 2]))
+@pytest.mark.parametrize("dimension", [None, 4])
+def test_a_text_of_padding_alone_has_a_finite_gradient(tiny_config, sub_batches, dimension):
+    model = embedder(build_transformer_model({**tiny_config, "num_hidden_layers": 1}))
+    model = model if dimension is None else with_dimension(model, dimension)
+    model = similarity(model, sub_batches=sub_batches)
+    model.compile(keras.optimizers.SGD(0.1), MultipleNegativesRanking())
+    ids = IDS[0].copy()
+    ids[2, 1] = 0
+    model.train_on_batch({"token_ids": ids, "segment_ids": 0 * ids}, np.arange(4))
+    assert all(np.isfinite(keras.ops.convert_to_numpy(w)).all() for w in model.trainable_weights)

@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_posenc import backend
 from keras_posenc.backend.seeding import set_random_seed
-from keras_posenc.losses.similarity import unit
+from keras_posenc.layers.norm import unit
 from keras_posenc.models.inputs import inputs_of
 from keras_posenc.text.truncation import LOGGER
 from keras_posenc.training.contextual.batches import CopyBatches
