@@ -75,6 +75,17 @@ TRAININGS = {
     "late chunking, trained with `steps=360`": {"steps": 360},
     ON_LICENCES: {},
     "late chunking, trained with `steps=60`": {"steps": 60},
+    'late chunking, trained with `opening=0.2, names=1, steps=240, optimizer="adamw:1e-4"`': {
+        "opening": 0.2,
+        "names": 1.0,
+        "steps": 240,
+        "optimizer": "adamw:1e-4",
+    },
+    'late chunking, trained with `opening=0.2, names=1, optimizer="adamw:1e-4"`': {
+        "opening": 0.2,
+        "names": 1.0,
+        "optimizer": "adamw:1e-4",
+    },
 }
 # Row of a table -> the two ways that it compares.
 COMPARED = {

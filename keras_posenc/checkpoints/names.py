@@ -306,22 +306,16 @@ def is_fresh(variable):
     return any(fnmatchcase(variable, pattern) for pattern in FRESH)
 
 
-def decoder_copies(*heads):
-    """The `copies` of a family whose MLM heads, such as "lm_head", repeat the token table and their
-    bias in a decoder."""
-    return {
-        "Embedding-Token/embeddings": [f"{head}.decoder.weight" for head in heads],
-        "MLM-Bias/bias": [f"{head}.decoder.bias" for head in heads],
-    }
-
-
 BERT = Table(
     family="bert",
     root="bert",
     prefixes=("bert.", ""),
     rows=BERT_ROWS,
     huggingface={"Span-Output": "qa_outputs"},
-    copies=decoder_copies("cls.predictions"),
+    copies={
+        "Embedding-Token/embeddings": ["cls.predictions.decoder.weight"],
+        "MLM-Bias/bias": ["cls.predictions.decoder.bias"],
+    },
     heads=(
         "Pooler-Dense",
         "NSP-Proba",
@@ -352,7 +346,10 @@ ROBERTA = dataclasses.replace(
         "MLM-Norm": "lm_head.layer_norm",
         "MLM-Bias": "lm_head",
     },
-    copies=decoder_copies("lm_head", "cls.predictions"),
+    copies={
+        "Embedding-Token/embeddings": ["lm_head.decoder.weight", "cls.predictions.decoder.weight"],
+        "MLM-Bias/bias": ["lm_head.decoder.bias", "cls.predictions.decoder.bias"],
+    },
     classes={"roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert"},
 )
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-from keras_posenc.checkpoints.names import decoder_copies
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.task_heads import heads
 from keras_posenc.models.families.weight_rows import ATTENTION, FEED_FORWARD, like_bert
@@ -36,7 +35,10 @@ WEIGHTS = like_bert(
         "MLM-Norm": "predictions.LayerNorm",
         "MLM-Bias": "predictions",
     },
-    copies=decoder_copies("predictions"),
+    copies={
+        "Embedding-Token/embeddings": ["predictions.decoder.weight"],
+        "MLM-Bias/bias": ["predictions.decoder.bias"],
+    },
 )
 
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-from keras_posenc.checkpoints.names import decoder_copies
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.task_heads import heads
 from keras_posenc.models.families.weight_rows import (
@@ -82,7 +81,10 @@ LEGACY, NEW = (
             **{layer: [row, other[layer]] for layer, row in head.items()},
         },
         prefixes=("deberta.", ""),
-        copies=decoder_copies("cls.predictions"),
+        copies={
+            "Embedding-Token/embeddings": ["cls.predictions.decoder.weight"],
+            "MLM-Bias/bias": ["cls.predictions.decoder.bias"],
+        },
         unused={
             "mask_predictions.*": "a task's head",
             "pooler.dense.*": "a task's head",

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-from keras_posenc.checkpoints.names import decoder_copies
 from keras_posenc.files.untrusted import quote
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.rope import ROPE_KEYS, rotary
@@ -62,7 +61,10 @@ V2 = Family(
             ),
         },
         prefixes=("", "bert."),
-        copies=decoder_copies("cls.predictions"),
+        copies={
+            "Embedding-Token/embeddings": ["cls.predictions.decoder.weight"],
+            "MLM-Bias/bias": ["cls.predictions.decoder.bias"],
+        },
         classes={"bert": "JinaBert", "jina_bert": "JinaBert"},
     ),
     configure=looking_both_ways,
@@ -114,7 +116,10 @@ V3 = Family(
             }
         ),
         prefixes=("roberta.", ""),
-        copies=decoder_copies("lm_head"),
+        copies={
+            "Embedding-Token/embeddings": ["lm_head.decoder.weight"],
+            "MLM-Bias/bias": ["lm_head.decoder.bias"],
+        },
         unused={"*.parametrizations.weight.0.lora_*": "an adapter of a task"},
         classes={"jina_embeddings_v3": "JinaEmbeddingsV3", "xlm-roberta": "XLMRobertaLoRA"},
     ),
