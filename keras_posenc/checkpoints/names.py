@@ -306,16 +306,22 @@ def is_fresh(variable):
     return any(fnmatchcase(variable, pattern) for pattern in FRESH)
 
 
+def decoder_copies(*heads):
+    """The `copies` of a family whose MLM heads, such as "lm_head", repeat the token table and their
+    bias in a decoder."""
+    return {
+        "Embedding-Token/embeddings": [f"{head}.decoder.weight" for head in heads],
+        "MLM-Bias/bias": [f"{head}.decoder.bias" for head in heads],
+    }
+
+
 BERT = Table(
     family="bert",
     root="bert",
     prefixes=("bert.", ""),
     rows=BERT_ROWS,
     huggingface={"Span-Output": "qa_outputs"},
-    copies={
-        "Embedding-Token/embeddings": ["cls.predictions.decoder.weight"],
-        "MLM-Bias/bias": ["cls.predictions.decoder.bias"],
-    },
+    copies=decoder_copies("cls.predictions"),
     heads=(
         "Pooler-Dense",
         "NSP-Proba",
@@ -346,10 +352,7 @@ ROBERTA = dataclasses.replace(
         "MLM-Norm": "lm_head.layer_norm",
         "MLM-Bias": "lm_head",
     },
-    copies={
-        "Embedding-Token/embeddings": ["lm_head.decoder.weight", "cls.predictions.decoder.weight"],
-        "MLM-Bias/bias": ["lm_head.decoder.bias", "cls.predictions.decoder.bias"],
-    },
+    copies=decoder_copies("lm_head", "cls.predictions"),
     classes={"roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert"},
 )
 

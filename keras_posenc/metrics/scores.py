@@ -105,11 +105,12 @@ def accuracy_by_length(correct, lengths, borders=LENGTH_BORDERS):
     >>> accuracy_by_length([True, False], [100, 700])[1]["accuracy"]
     0.0
     """
-    return _groups(lambda chosen: _accuracy(np.asarray(correct, bool)[chosen]), lengths, borders)
+    return _groups(lambda chosen: accuracy(np.asarray(correct, bool)[chosen]), lengths, borders)
 
 
-def _accuracy(correct):
-    hits, count = int(correct.sum()), len(correct)
+def accuracy(correct):
+    """The accuracy and its 95% interval, a dict, of (N,) booleans, or of shares that are right."""
+    hits, count = float(correct.sum()), len(correct)
     return {"accuracy": hits / count, "interval": wilson(hits, count)}
 
 
@@ -265,14 +266,13 @@ def classification(logits, labels, lengths, num_classes):
     return {
         "documents": len(labels),
         "loss": float(-log_softmax(logits)[np.arange(len(labels)), labels].mean()),
-        "accuracy": float(correct.mean()),
-        "interval": wilson(int(correct.sum()), len(labels)),
+        **accuracy(correct),
         "macro_f1": macro_f1(matrix),
         "precision": precision.tolist(),
         "recall": recall.tolist(),
         "f1": f1.tolist(),
         "confusion": matrix.tolist(),
         "by_length": accuracy_by_length(correct, lengths),
-        "long": _group(lambda chosen: _accuracy(correct[chosen]), lengths, 512),
+        "long": _group(lambda chosen: accuracy(correct[chosen]), lengths, 512),
         "lengths": length_histogram(lengths),
     }

@@ -1,21 +1,12 @@
 """bert4keras's simplified vocabulary, without tokens that no text can produce."""
 
 import os
+import re
 import unicodedata
 
 from keras_posenc.text.tokenizer import Tokenizer
 from keras_posenc.text.vocabulary import SPECIAL
-
-CJK_RANGES = (
-    (0x4E00, 0x9FFF),
-    (0x3400, 0x4DBF),
-    (0x20000, 0x2A6DF),
-    (0x2A700, 0x2B73F),
-    (0x2B740, 0x2B81F),
-    (0x2B820, 0x2CEAF),
-    (0xF900, 0xFAFF),
-    (0x2F800, 0x2FA1F),
-)
+from keras_posenc.text.words import CHINESE
 
 
 def simplified_vocabulary(source, starts_with=SPECIAL):
@@ -62,16 +53,12 @@ def simplified_vocabulary(source, starts_with=SPECIAL):
 
 def _redundant(token):
     stem = token[2:] if token.startswith("##") else token
-    return len(token) > 1 and any(_is_chinese(c) or _is_punctuation(c) for c in stem)
+    return len(token) > 1 and any(re.match(CHINESE, c) or _is_punctuation(c) for c in stem)
 
 
 def _pieces_alone(token):
     """Of a tokenizer that finds words: any word may be one, and a piece follows no such word."""
     return token.startswith("##") and _redundant(token)
-
-
-def _is_chinese(character):
-    return any(low <= ord(character) <= high for low, high in CJK_RANGES)
 
 
 def _is_punctuation(character):

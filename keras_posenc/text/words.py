@@ -6,8 +6,12 @@ import re
 from keras_posenc.files.untrusted import quote
 from keras_posenc.text.importing import import_tokenizers
 
-# What BERT takes for Chinese characters, each a word of its own.
-CHINESE = "[㐀-䶿一-鿿豈-﫿\U00020000-\U0002a6df\U0002a700-\U0002ceaf\U0002f800-\U0002fa1f]"
+# What BERT takes for Chinese characters, each a word of its own. By numbers, since an editor that
+# normalizes text would write another character for the first of a range.
+CHINESE = (
+    "[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\U00020000-\U0002a6df\U0002a700-\U0002ceaf\U0002f800-\U0002fa1f]"
+)
 WORD = re.compile(f"{CHINESE}{{2,}}")
 
 

@@ -19,6 +19,7 @@ from keras_posenc.text import (
     read_texts,
     tag_names,
 )
+from keras_posenc.text.labels.tags import WordsOf
 
 pytestmark = pytest.mark.once
 
@@ -82,6 +83,13 @@ def test_a_word_may_have_a_no_break_space(tokenizer):
         TextBatches([["\u00a0"]], tokenizer=tokenizer)
     with pytest.raises(ValueError, match=r"the word 'a b': words are not empty and have no spaces"):
         TextBatches([["a b"]], tokenizer=tokenizer)
+
+
+def test_a_text_has_the_words_of_files_of_tags():
+    text = "한국어 책을 읽는다. Dr. A-B 20.5%; 玻璃"
+    found = ["한국어", "책을", "읽는다", ".", "Dr", ".", "A-B", "20.5", "%", ";", "玻", "璃"]
+    assert WordsOf(text) == found
+    assert [text[slice(*span)] for span in WordsOf(text).places.T] == found
 
 
 def test_spans_of_characters_become_tags_of_all_their_tokens(tokenizer):

@@ -1,6 +1,7 @@
 """`pre_tokenize` as bert4keras has it, and RoFormer's words of jieba as transformers finds them."""
 
 import json
+import re
 import sys
 import unicodedata
 
@@ -17,6 +18,7 @@ from tiny_tokenizers import (
 )
 
 from keras_posenc.text import Tokenizer, simplified_vocabulary
+from keras_posenc.text.words import CHINESE as CHINESE_CHARACTER
 
 pytestmark = pytest.mark.once
 
@@ -128,6 +130,16 @@ def test_a_roformer_of_characters_needs_no_words(vocabulary, tmp_path):
     ours = Tokenizer(roformer(tmp_path, characters))
     assert ours.pre_tokenize is None
     assert ours.encode_batch(LINES) == Tokenizer(vocabulary=characters).encode_batch(LINES)
+
+
+def test_chinese_characters_are_those_of_bert():
+    from tokenizers.normalizers import BertNormalizer
+
+    normalizer = BertNormalizer(False, True, False, False)
+    # Further on, that of `tokenizers` has a gap which BERT has not.
+    for character in map(chr, [*range(0x2E80, 0xD800), *range(0xE000, 0x2B820)]):
+        parted = normalizer.normalize_str(character) != character
+        assert bool(re.fullmatch(CHINESE_CHARACTER, character)) == parted, ascii(character)
 
 
 def test_simplified_keeps_the_words(vocabulary, tmp_path):

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from keras_posenc.checkpoints.names import decoder_copies
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.task_heads import heads
 from keras_posenc.models.families.weight_rows import ATTENTION, FEED_FORWARD, like_bert
@@ -35,10 +36,7 @@ WEIGHTS = like_bert(
         "MLM-Norm": "predictions.LayerNorm",
         "MLM-Bias": "predictions",
     },
-    copies={
-        "Embedding-Token/embeddings": ["predictions.decoder.weight"],
-        "MLM-Bias/bias": ["predictions.decoder.bias"],
-    },
+    copies=decoder_copies("predictions"),
 )
 
 

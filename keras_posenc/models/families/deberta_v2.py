@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from keras_posenc.checkpoints.names import decoder_copies
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.task_heads import heads
 from keras_posenc.models.families.weight_rows import (
@@ -81,10 +82,7 @@ LEGACY, NEW = (
             **{layer: [row, other[layer]] for layer, row in head.items()},
         },
         prefixes=("deberta.", ""),
-        copies={
-            "Embedding-Token/embeddings": ["cls.predictions.decoder.weight"],
-            "MLM-Bias/bias": ["cls.predictions.decoder.bias"],
-        },
+        copies=decoder_copies("cls.predictions"),
         unused={
             "mask_predictions.*": "a task's head",
             "pooler.dense.*": "a task's head",

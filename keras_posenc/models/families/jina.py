@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from keras_posenc.checkpoints.names import decoder_copies
 from keras_posenc.files.untrusted import quote
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.rope import ROPE_KEYS, rotary
@@ -61,10 +62,7 @@ V2 = Family(
             ),
         },
         prefixes=("", "bert."),
-        copies={
-            "Embedding-Token/embeddings": ["cls.predictions.decoder.weight"],
-            "MLM-Bias/bias": ["cls.predictions.decoder.bias"],
-        },
+        copies=decoder_copies("cls.predictions"),
         classes={"bert": "JinaBert", "jina_bert": "JinaBert"},
     ),
     configure=looking_both_ways,
@@ -116,10 +114,7 @@ V3 = Family(
             }
         ),
         prefixes=("roberta.", ""),
-        copies={
-            "Embedding-Token/embeddings": ["lm_head.decoder.weight"],
-            "MLM-Bias/bias": ["lm_head.decoder.bias"],
-        },
+        copies=decoder_copies("lm_head"),
         unused={"*.parametrizations.weight.0.lora_*": "an adapter of a task"},
         classes={"jina_embeddings_v3": "JinaEmbeddingsV3", "xlm-roberta": "XLMRobertaLoRA"},
     ),

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from keras_posenc.checkpoints.names import BERT, ROBERTA
+from keras_posenc.checkpoints.names import BERT, ROBERTA, decoder_copies
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.task_heads import heads
 from keras_posenc.models.families.weight_rows import (
@@ -85,10 +85,7 @@ MPNET = Family(
             **mlm("lm_head.dense", "lm_head.layer_norm", "lm_head"),
         },
         prefixes=("mpnet.", ""),
-        copies={
-            "Embedding-Token/embeddings": ["lm_head.decoder.weight"],
-            "MLM-Bias/bias": ["lm_head.decoder.bias"],
-        },
+        copies=decoder_copies("lm_head"),
         classes={"mpnet": "MPNet"},
     ),
     configure=with_buckets,

@@ -9,7 +9,7 @@ from keras_posenc.losses.matryoshka import Matryoshka
 from keras_posenc.losses.passages import PassageRanking
 from keras_posenc.losses.ranking import ListwiseKL, MarginMSE
 from keras_posenc.losses.similarity import TIE, CoSENT, CosineRegression, MultipleNegativesRanking
-from keras_posenc.metrics.scores import by_lengths, pearson, spearman, wilson
+from keras_posenc.metrics.scores import accuracy, by_lengths, pearson, spearman
 
 # Name -> the loss, and which documents it takes.
 LOSSES = {
@@ -100,7 +100,7 @@ def ranked(vectors, groups, lengths):
     reciprocal = (sums[nearer + level] - sums[nearer]) / level
     right = (nearer == 0) / level
     return {
-        **by_lengths(lambda chosen: _accuracy(right[chosen]), lengths),
+        **by_lengths(lambda chosen: accuracy(right[chosen]), lengths),
         "mean_reciprocal_rank": float(reciprocal.mean()),
     }
 
@@ -116,11 +116,7 @@ def distilled(vectors, groups, teacher, lengths):
     same = (best & (groups[:, 1:] == chosen)).sum(axis=1) / best.sum(axis=1)
     true, found = ((x[:, :1] - x[:, 1:]).ravel() for x in (teacher, cosines))
     return {
-        **by_lengths(lambda chosen: _accuracy(same[chosen]), lengths),
+        **by_lengths(lambda chosen: accuracy(same[chosen]), lengths),
         "pearson": pearson(true, found),
         "spearman": spearman(true, found),
     }
-
-
-def _accuracy(right):
-    return {"accuracy": float(right.mean()), "interval": wilson(float(right.sum()), len(right))}
