@@ -24,15 +24,8 @@ SETTINGS = (
     # KerasHub's
     "metadata.json", "tokenizer.json", "preprocessor.json", "task.json", "assets/tokenizer/*",
 )  # fmt: skip
-VOCABULARIES = (
-    "vocab.txt",
-    "vocab.json",
-    "merges.txt",
-    "spm.model",
-    "spiece.model",
-    "sentencepiece.bpe.model",
-    "tokenizer.model",
-)
+SENTENCE_PIECE = ("spm.model", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
+VOCABULARIES = ("vocab.txt", "vocab.json", "merges.txt", *SENTENCE_PIECE)
 # The weights: the first of these kinds that the repository has.
 WEIGHTS = (
     ("model.safetensors",),

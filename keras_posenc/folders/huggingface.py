@@ -12,10 +12,9 @@ from keras_posenc.files.untrusted import (
     shorten,
 )
 from keras_posenc.folders import keras_hub
-from keras_posenc.folders.download import from_hub, unfinished
+from keras_posenc.folders.download import SENTENCE_PIECE, from_hub, unfinished
 
 CONFIG_NAMES = ("config.json", "bert_config.json")
-SENTENCE_PIECE = ("spm.model", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
 TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", *SENTENCE_PIECE)
 PICKLED = "bpe_encoder.bin"
 # The weights that are looked for, in this order; a pattern must match one file only.

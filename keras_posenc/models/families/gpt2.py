@@ -5,6 +5,17 @@ import dataclasses
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.weight_rows import feed_forward, packed_attention, table
 
+GPT2_ALIASES = {
+    "n_positions": "max_position",
+    "n_embd": "hidden_size",
+    "n_layer": "num_hidden_layers",
+    "n_head": "num_attention_heads",
+    "activation_function": "hidden_act",
+    "resid_pdrop": "dropout_rate",
+    "attn_pdrop": "attention_dropout_rate",
+    "layer_norm_epsilon": "layer_norm_eps",
+}
+
 
 def configure(config):
     """The inner size defaults to four times the hidden size."""
@@ -31,16 +42,7 @@ FAMILY = Family(
         endings={"ForMaskedLM": "LMHeadModel"},
     ),
     configure=configure,
-    aliases={
-        "n_positions": "max_position",
-        "n_embd": "hidden_size",
-        "n_layer": "num_hidden_layers",
-        "n_head": "num_attention_heads",
-        "activation_function": "hidden_act",
-        "resid_pdrop": "dropout_rate",
-        "attn_pdrop": "attention_dropout_rate",
-        "layer_norm_epsilon": "layer_norm_eps",
-    },
+    aliases=GPT2_ALIASES,
     defaults={
         "hidden_act": "gelu_new",
         "intermediate_size": 1,  # `configure` sets it

@@ -14,9 +14,8 @@ LLAMA_ALIASES = {
     "head_dim": "attention_head_size",
     "mlp_bias": "feed_forward_bias",
 }
-# Of Llama's block, which is pre-norm and has no biases.
-LLAMA_DEFAULTS = {
-    "hidden_act": "silu",
+# Of pre-norm blocks without biases, as Llama's and T5's.
+WITHOUT_BIASES = {
     "segment_vocab_size": 0,
     "layer_norm_eps": 1e-6,
     "norm": "pre",
@@ -26,9 +25,9 @@ LLAMA_DEFAULTS = {
     "feed_forward_bias": False,
     "mlm_dense": False,
     "mlm_bias": False,
-    "tie_word_embeddings": False,
     "position_table": False,
 }
+LLAMA_DEFAULTS = {"hidden_act": "silu", **WITHOUT_BIASES, "tie_word_embeddings": False}
 CAUSAL = {**LLAMA_DEFAULTS, "pad_token_id": None, "causal": True}
 # The head of tokens may be tied or not.
 TIED = {"tie_word_embeddings": (True, False, None)}

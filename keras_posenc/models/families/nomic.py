@@ -3,6 +3,7 @@
 import dataclasses
 
 from keras_posenc.models.families.family import Family
+from keras_posenc.models.families.gpt2 import GPT2_ALIASES
 from keras_posenc.models.families.rope import ROPE_KEYS, rotary
 from keras_posenc.models.families.weight_rows import feed_forward, packed_attention, table
 
@@ -50,17 +51,7 @@ FAMILY = Family(
     ),
     configure=configure,
     aliases={"head_dim": "attention_head_size"},
-    older={
-        "n_embd": "hidden_size",
-        "n_head": "num_attention_heads",
-        "n_inner": "intermediate_size",
-        "n_layer": "num_hidden_layers",
-        "n_positions": "max_position",
-        "activation_function": "hidden_act",
-        "layer_norm_epsilon": "layer_norm_eps",
-        "resid_pdrop": "dropout_rate",
-        "attn_pdrop": "attention_dropout_rate",
-    },
+    older={**GPT2_ALIASES, "n_inner": "intermediate_size"},
     defaults={
         "hidden_act": "silu",
         "max_position": 2048,

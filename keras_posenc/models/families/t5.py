@@ -4,6 +4,7 @@ import dataclasses
 import math
 
 from keras_posenc.models.families.family import Family
+from keras_posenc.models.families.llama import WITHOUT_BIASES
 from keras_posenc.models.families.weight_rows import attention, feed_forward, table
 
 
@@ -68,19 +69,7 @@ FAMILY = Family(
         "layer_norm_epsilon": "layer_norm_eps",
         "dropout_rate": "dropout_rate",
     },
-    defaults={
-        "hidden_act": "relu",
-        "segment_vocab_size": 0,
-        "layer_norm_eps": 1e-6,
-        "norm": "pre",
-        "norm_type": "rms_norm",
-        "embedding_norm": False,
-        "attention_bias": False,
-        "feed_forward_bias": False,
-        "mlm_dense": False,
-        "mlm_bias": False,
-        "position_table": False,
-    },
+    defaults={"hidden_act": "relu", **WITHOUT_BIASES},
     keys=("relative_attention_num_buckets", "relative_attention_max_distance"),
     # Of a whole model the encoder is read.
     required={"is_encoder_decoder": None, "tie_word_embeddings": None},
