@@ -25,7 +25,7 @@ from keras_posenc.training.runs import with_extension
 MOST_VALUE = 2000  # characters
 
 
-@former_arguments()
+@former_arguments
 def open_model(
     checkpoint,
     config=None,

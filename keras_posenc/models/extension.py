@@ -175,38 +175,32 @@ def _parse(text):
     return {"table": name, **fields}
 
 
-def former_arguments(default=None):
-    """A decorator for functions that still take the arguments that `extension` replaced.
+def former_arguments(function):
+    """Decorates a function that still takes the arguments which `extension` replaced."""
+    of = function.__qualname__.removesuffix(".__init__")
 
-    `default`: str or None. The default of `extension`: what of it was not given stays.
-    """
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        given = {name: kwargs.pop(name) for name in FORMER if name in kwargs}
+        if given:
+            if kwargs.get("extension") is not None:
+                raise TypeError(
+                    f"`extension` of {of} has what {checks.listed(given)} had: give it alone."
+                )
+            bert4keras = kwargs.pop("hierarchical_position", None)
+            kwargs["extension"] = extension = former_extension(given, bert4keras=bert4keras)
+            shown = str(extension) if extension else None
+            checks.warn_former(of, f"give extension={shown!r}", given)
+        return function(*args, **kwargs)
 
-    def decorate(function):
-        @functools.wraps(function)
-        def call(*args, **kwargs):
-            given = {name: kwargs.pop(name) for name in FORMER if name in kwargs}
-            if given:
-                of = function.__qualname__.removesuffix(".__init__")
-                if kwargs.get("extension") is not None:
-                    raise TypeError(
-                        f"`extension` of {of} has what {checks.listed(given)} had: give it alone."
-                    )
-                bert4keras = kwargs.pop("hierarchical_position", None)
-                kwargs["extension"] = extension = former_extension(given, default, bert4keras)
-                shown = str(extension) if extension else None
-                checks.warn_former(of, f"give extension={shown!r}", given)
-            return function(*args, **kwargs)
-
-        return call
-
-    return decorate
+    return call
 
 
 def former_extension(given, default=None, bert4keras=None):
     """The `Extension` of the arguments that functions had until version 0.4, or None.
 
-    `given`: dict, the former arguments. `default`: as in `former_arguments`. `bert4keras`: bool,
-    float or None, as `hierarchical_position`.
+    `given`: dict, the former arguments. `default`: str or None. The default of `extension`: what of
+    it was not given stays. `bert4keras`: bool, float or None, as `hierarchical_position`.
     """
     usual = {} if default is None else vars(Extension.of(default))
     usual = {name: value for name, value in usual.items() if value is not None}

@@ -33,7 +33,7 @@ from keras_posenc.models.transformer import Transformer
 APPLICATIONS = ("encoder", "lm", "unilm")
 
 
-@former_arguments()
+@former_arguments
 def build_transformer_model(
     config_path=None,
     checkpoint_path=None,
