@@ -173,6 +173,8 @@ def _in_parts(opening, texts, text, part, size, side, ids, record, devices, verb
     by_text = _by_text(opening.reading, texts, len(stream), side == "query")
     settings = {name: plain(value) for name, value in opening.arguments.items()}
     settings |= {"kind": opening.kind.__name__, "side": side, "text": text}
+    if by_text is not None:  # with a digest of the titles, of which a column is only the name
+        settings["reading"] = str(by_text)
     if opening.embedder is not None:  # it may have changed since its directory was read
         settings["open"] = identity_of(opening.embedder)
     rows = part(range(len(stream)))

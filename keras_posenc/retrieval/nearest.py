@@ -89,6 +89,8 @@ def check_scores(scores, where, first=0):
 def largest(scores, most):
     """The indices of the largest scores, the largest first and ties in order, without any -inf."""
     last = min(most, len(scores))
+    if not last:  # where nothing may be found
+        return np.zeros(0, int)
     bound = np.partition(scores, len(scores) - last)[len(scores) - last]
     above = np.flatnonzero(scores > bound)
     # Of those at the border the first ones, so that the best 5 begin the best 10.
@@ -106,5 +108,5 @@ def _merged(best, first, row, most):
         chosen = np.flatnonzero(row > best[1][-1])
     numbers = np.concatenate([best[0], chosen + first])
     scores = np.concatenate([best[1], row[chosen]])
-    order = largest(scores, most) if len(scores) else slice(None)
+    order = largest(scores, most)
     return numbers[order], scores[order]

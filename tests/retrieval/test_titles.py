@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 
 from keras_posenc import embed
-from keras_posenc.retrieval import LateChunks, Passages, open_embedder, search, search_table
+from keras_posenc.retrieval import (
+    DenseEmbedder,
+    LateChunks,
+    Passages,
+    Vectors,
+    open_embedder,
+    search,
+    search_table,
+)
 from keras_posenc.retrieval.readings import reading_of
 from keras_posenc.text.structure import headings_of
 
@@ -130,6 +138,37 @@ def test_a_folder_is_embedded_and_searched(pretrained, tmp_path, caplog):
     for name in ("p.npy", "p.npy.json"):
         shutil.copy(tmp_path / name, tmp_path / "other")
     assert "text" not in search(pretrained, tmp_path / "other" / "p.npy", "w1", verbose=0)[0]
+
+
+@pytest.mark.parametrize("reading", ["late:4,titles=title", "passages:4,titles=title"])
+def test_parts_with_other_titles_are_another_run(
+    pretrained, source, tmp_path, monkeypatch, reading
+):
+    """The texts and the name of the column are the same: only the titles in it are new."""
+    output = tmp_path / "v.jsonl"
+    run = lambda: embed(pretrained, source, output, reading=reading, part_size=2, verbose=0)  # noqa: E731
+    run()
+    changed = source.read_text().replace("w20", "w30")
+    source.write_text(changed)
+    run()
+    expected = embed(pretrained, source, reading=reading, verbose=0).vectors
+    np.testing.assert_allclose(Vectors.load(output).values, expected, atol=1e-6)
+    encode, parts = DenseEmbedder.encode, []
+
+    def killed(self, texts, *arguments, **options):
+        parts.append(texts)
+        if len(parts) == 2:
+            raise KeyboardInterrupt
+        return encode(self, texts, *arguments, **options)
+
+    output.unlink()
+    with monkeypatch.context() as patched:
+        patched.setattr(DenseEmbedder, "encode", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run()
+    source.write_text(changed.replace("w30", "w31"))
+    with pytest.raises(ValueError, match="v.jsonl.parts .*reading"):
+        run()
 
 
 def test_readings_with_titles():

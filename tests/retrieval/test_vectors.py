@@ -171,6 +171,8 @@ def test_what_is_no_query_or_no_choice_of_vectors_is_refused(kind):
     for allowed in ([False, True, True], np.array([False, True, True])):
         ((numbers, _),) = vectors.search(np.eye(3)[:1], allowed=allowed)
         assert numbers.tolist() == [1, 2]
+    ((numbers, scores),) = vectors.search(np.eye(3)[:1], allowed=np.zeros(3, bool))
+    assert len(numbers) == len(scores) == 0
 
 
 @pytest.mark.parametrize("kind, bytes_of_each", [("int8", 28), ("bits", 7)])

@@ -176,10 +176,6 @@ def _rope_write(theirs, ours, llama=False):
         raise ValueError(f"KerasHub has no rope_type {kind!r} for this backbone.")
 
 
-def _llama_write(theirs, ours):
-    _rope_write(theirs, ours, llama=True)
-
-
 def _mistral_read(theirs, ours):
     _rope_read(theirs, ours)
     ours["sliding_window"] = theirs.get("sliding_window")
@@ -258,7 +254,7 @@ LLAMA = Backbone(
     # KerasHub's Llama stores this factor and computes without it.
     neutral={"rope_position_scaling_factor": (1,)},
     read=_rope_read,
-    write=_llama_write,
+    write=functools.partial(_rope_write, llama=True),
 )
 
 ALBERT = Backbone(
