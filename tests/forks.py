@@ -6,6 +6,7 @@ since threads of a backend would not be there in a fork, and each test gets a fo
 """
 
 import atexit
+import functools
 import json
 import os
 import runpy
@@ -73,6 +74,16 @@ def _ask(request):
     parent.stdin.write(json.dumps(request) + "\n")
     parent.stdin.flush()
     return json.loads(parent.stdout.readline())
+
+
+def share_context_of_compilers():
+    """Has JAX, where it runs, lower all programs in one context of MLIR. It makes one for each, and
+    that is a fifth of the time in which a small program is compiled; tests compile thousands."""
+    if "jax" in sys.modules:
+        from jax._src.interpreters import mlir
+
+        if make := getattr(mlir, "make_ir_context", None):  # not a public name
+            mlir.make_ir_context = functools.cache(make)
 
 
 def close_forks():
@@ -143,6 +154,7 @@ if __name__ == "__main__":
         getattr(keras_posenc, name)  # imports it, so that the forks need not
     with contextlib.suppress(ImportError):
         import tensorflow  # noqa: F401  Keras would import it in each fork again
+    share_context_of_compilers()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of JAX and of Python, about threads, which are not there
         request = serve()
