@@ -38,11 +38,15 @@ INSTALL := $(BIN)/python -m pip install --no-compile
 
 # The site: warnings are errors, and pages that would fetch something from elsewhere too.
 MKDOCS := KERAS_BACKEND=torch OMP_NUM_THREADS=1 NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
-# What one backend tells in three minutes: the rooms on the way from ids to a trained model,
-# without the tests that watch the memory of processes and those of exports to other formats.
+# What one backend tells in a minute and a half: the rooms on the way from ids to a trained model,
+# without the tests that watch the memory of processes, and without those of exports, checkpoints,
+# other libraries, every family with every option, and each precision.
 CHECKED := tests/maps tests/positions tests/encodings tests/attention tests/layers tests/models \
-	tests/text tests/test_structure.py --ignore=tests/attention/test_memory_use.py \
-	--ignore=tests/models/test_export_formats.py
+	tests/text tests/test_structure.py $(foreach test,attention/test_memory_use \
+	attention/test_low_precision models/test_export_formats models/test_whatever_builds \
+	models/test_families models/test_parity_* models/test_task_heads models/test_rope_scaling \
+	models/test_sentence_embedding models/test_decoding_draws models/test_precision \
+	models/test_kept,--ignore-glob='tests/$(test).py')
 
 # libtpu of the version that JAX names, and JAX's plugin for CUDA.
 COMPILERS := $(BIN)/python -c "from importlib.metadata import requires, version; \
@@ -64,10 +68,10 @@ timed = start=$$(date +%s); $(2); code=$$?; echo "$(1): $$(($$(date +%s) - start
 demo: $(INSTALLED)
 	KERAS_BACKEND=torch MPLBACKEND=Agg $(BIN)/python -m benchmarks.demo
 
-# The inner loop: lint, and what torch tells in three minutes.
+# The inner loop: lint, and what torch tells in a minute and a half.
 check: lint
 	@$(call timed,check,KERAS_BACKEND=torch $(QUICKLY) $(PYTEST) $(CHECKED))
-	@echo "Not run: checkpoints, exports, training, retrieval and other backends (make test). $(IN_CI)"
+	@echo "Not run: families, checkpoints, exports, training, retrieval and other backends (make test). $(IN_CI)"
 
 test: lint test-torch test-tensorflow test-jax test-oldest
 	@echo "$(IN_CI)"
