@@ -131,7 +131,7 @@ def cut_maps(monkeypatch):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def seeds_of_absent_devices(backend):
+def seeds_of_absent_devices():
     """PyTorch keeps the stack of each seed for each kind of device, also of those that are absent:
     that takes longer than many a test."""
     import keras
