@@ -112,10 +112,11 @@ def test_lengths_share_programs(programs):
     program = torch.compile(model)
     rng = np.random.default_rng(0)
     with torch.no_grad():
-        for batch, length in ((2, 5), (2, 7), (3, 6), (4, 12), (5, 9), (7, 3)):
+        # The second call has another batch and another length, so each is free from there on.
+        for batch, length in ((2, 5), (3, 7), (3, 6), (4, 12), (5, 9), (7, 3)):
             inputs = ids(rng.integers(1, 40, (batch, length)).astype("int32"))
             np.testing.assert_allclose(program(inputs), model(inputs), atol=1e-6)
-    assert len(programs) <= 3
+    assert len(programs) <= 2
 
 
 @pytest.mark.filterwarnings("ignore:Dynamo detected a call")
@@ -201,7 +202,7 @@ LLAMA = {
     "model_type": "llama",
     "vocab_size": 110,
     "hidden_size": 32,
-    "num_hidden_layers": 2,
+    "num_hidden_layers": 1,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "intermediate_size": 32,
@@ -250,7 +251,8 @@ def test_a_step_of_decoding_can_be_replayed(search, steps):
     if search == "features":
         model = build(application="lm", encodings=["forget_gate"])
     else:
-        model = build_transformer_model(LLAMA, with_mlm="linear")
+        layers = {"num_hidden_layers": 2 if search == "greedy" else 1}
+        model = build_transformer_model(LLAMA | layers, with_mlm="linear")
     prompts, found = [[5, 6, 7, 8], [9, 10]], []
     for compiled in (False, True):
         generator = Generator(model, max_length=6, **SEARCHES[search])
@@ -265,7 +267,7 @@ def test_a_step_of_decoding_can_be_replayed(search, steps):
 
 
 def test_a_program_of_a_step_serves_other_prompts(steps):
-    model = build_transformer_model({**LLAMA, "num_hidden_layers": 1}, with_mlm="linear")
+    model = build_transformer_model(LLAMA, with_mlm="linear")
     eager, compiled = Generator(model, max_length=3), Generator(model, max_length=3)
     compiled.compile(jit_compile=True)
     for prompts in ([[5, 6, 7, 8], [9, 10]], [[4, 5, 6]] * 3, [[8] * 5, *[[9] * 4] * 4]):
