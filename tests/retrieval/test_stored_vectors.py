@@ -1,6 +1,8 @@
 """Stored vectors whose fields contradict each other, that are not finite, or whose scores tie."""
 
+import json
 import shutil
+import types
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from keras_posenc import embed
 from keras_posenc.retrieval import open_embedder, search
 from keras_posenc.retrieval.dense.late_chunking import ChunkVectors
+from keras_posenc.retrieval.embedding_record import EmbeddingRecord
 from keras_posenc.retrieval.nearest import nearest
 from keras_posenc.retrieval.sparse.vectors import SparseVectors
 
@@ -113,3 +116,11 @@ def test_a_model_whose_numbers_are_not_finite(pretrained, tmp_path):
     with pytest.raises(ValueError, match=what):
         search(tmp_path / "model", np.eye(16, dtype="float32"), "w1", verbose=0)
     assert not list(tmp_path.glob("x.jsonl*"))
+
+
+def test_vectors_before_an_interruption_are_not_known_to_have_length_1(tmp_path):
+    opening = types.SimpleNamespace(directory="model", fingerprint="")
+    record = EmbeddingRecord(tmp_path / "v.npy", opening, {}, None, None)
+    record.saw(np.eye(3), before=2)
+    record.write({"bytes": 1, "digest": ""})
+    assert json.loads(record.path.read_text())["unit"] is False
