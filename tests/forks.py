@@ -6,7 +6,6 @@ since threads of a backend would not be there in a fork, and each test gets a fo
 """
 
 import atexit
-import functools
 import json
 import os
 import runpy
@@ -77,13 +76,22 @@ def _ask(request):
 
 
 def share_context_of_compilers():
-    """Has JAX, where it runs, lower all programs in one context of MLIR. It makes one for each, and
-    that is a fifth of the time in which a small program is compiled; tests compile thousands."""
-    if "jax" in sys.modules:
-        from jax._src.interpreters import mlir
+    """Has JAX, where it runs, lower all programs of a thread in one context of MLIR. It makes one
+    for each, and that is a fifth of the time in which a small program is compiled; tests compile
+    thousands. Threads cannot share a context, because JAX makes it without locks."""
+    if "jax" not in sys.modules:
+        return
+    from jax._src.interpreters import mlir
 
-        if make := getattr(mlir, "make_ir_context", None):  # not a public name
-            mlir.make_ir_context = functools.cache(make)
+    if make := getattr(mlir, "make_ir_context", None):  # not a public name
+        of_thread = threading.local()
+
+        def context():
+            if not hasattr(of_thread, "context"):
+                of_thread.context = make()
+            return of_thread.context
+
+        mlir.make_ir_context = context
 
 
 def close_forks():
