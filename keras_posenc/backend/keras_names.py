@@ -1,9 +1,10 @@
 """Private names of Keras that this package reads: outside `backend/`, it reads them from here.
 
-The uses in `USES` are faster ways of something that Keras does by itself. Where a version of Keras
-lacks their names, Keras does it, and one line is logged. For most of the other functions, Keras has
-no public way; all supported versions have these names. `tests/backend/test_keras_names.py` runs
-with each version, and `tests/test_structure.py` fails if a private name is read elsewhere.
+The uses in `USES` are faster or safer ways of something that Keras does by itself. Where a version
+of Keras lacks their names, Keras does it, and one line is logged. For most of the other functions,
+Keras has no public way; all supported versions have these names.
+`tests/backend/test_keras_names.py` runs with each version, and `tests/test_structure.py` fails if a
+private name is read elsewhere.
 
 Some private names are not here, because a class inherits them:
 
@@ -53,6 +54,11 @@ def _has_moments():
     return all(callable(getattr(keras.optimizers.AdamW, name, None)) for name in names)
 
 
+def _has_masks():
+    names = "get_global_attribute", "set_global_attribute"
+    return all(callable(getattr(global_state, name, None)) for name in names)
+
+
 def _has_lazy_modules():
     return hasattr(_tensorflow(), "_available")
 
@@ -62,6 +68,7 @@ USES = {
     "scopes": (_has_scopes, "layers are called with all that Keras does around a call"),
     "graphs": (_has_graphs, "the calls of a functional model cannot be read"),
     "moments": (_has_moments, "AdamW is computed without fused kernels"),
+    "masks": (_has_masks, "on JAX, masks of programs that are gone may be found"),
     "lazy modules": (_has_lazy_modules, "TensorFlow is imported with any backend"),
 }
 KNOWN = {}  # use -> whether Keras has its names
@@ -170,6 +177,9 @@ def fresh_masks():
     Keras finds masks of traced tensors by their id, in a dict of the thread. Of a tensor that the
     garbage collector frees in another thread the mask stays, and a new tensor may have its id.
     """
+    if not has("masks"):
+        yield
+        return
     before = global_state.get_global_attribute("_keras_mask_dict")
     global_state.set_global_attribute("_keras_mask_dict", {})
     try:

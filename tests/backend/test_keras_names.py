@@ -122,7 +122,7 @@ def without(monkeypatch):
     keras_names.KNOWN.clear()
 
 
-@pytest.mark.parametrize("use", ["scopes", "graphs"])
+@pytest.mark.parametrize("use", ["scopes", "graphs", "masks"])
 @pytest.mark.parametrize("error", [AttributeError, ImportError])
 def test_without_names_a_model_computes_the_same(without, use, error, caplog):
     model = build_transformer_model(TINY_CONFIG)
