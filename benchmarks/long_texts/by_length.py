@@ -54,11 +54,18 @@ def measured(seed, way, folder):
 
 
 def table(rows):
-    found = {}
-    for row in sorted(rows, key=lambda row: (list(LENGTHS).index(row["way"]), row["seed"])):
-        found.setdefault(row["way"], []).append(row["scores"])
-    compared = rivals.comparisons(found, [(LONG, [MIDDLE]), (MASKED, [LONG])])
-    return f"{rivals.table(found, SHORT)}\n\n{compared}"
+    """Lengths, and masked training, each compared on the seeds that all ways of a table have."""
+    found = {
+        way: {row["seed"]: row["scores"] for row in rows if row["way"] == way} for way in LENGTHS
+    }
+    tables = []
+    for first, *others in ((SHORT, MIDDLE, LONG), (LONG, MASKED)):
+        seeds = sorted(set(found[first]).intersection(*(found[way] for way in others)))
+        if seeds:
+            scores = {way: [found[way][seed] for seed in seeds] for way in (first, *others)}
+            listed = ", ".join(map(str, seeds))
+            tables += [f"Training seeds: {listed}.", rivals.table(scores, first)]
+    return "\n\n".join(tables)
 
 
 if __name__ == "__main__":
