@@ -101,7 +101,6 @@ def backend():
 
     assert keras.__version__ == importlib.metadata.version("keras")
     assert keras.backend.backend() == os.environ.get("KERAS_BACKEND", keras.backend.backend())
-    share_context_of_compilers()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -128,6 +127,13 @@ def cut_maps(monkeypatch):
         monkeypatch.setattr(choose, "FEWEST_ROWS", fewest_rows)
 
     return set_sizes
+
+
+@pytest.fixture(scope="session", autouse=True)
+def context_of_compilers():
+    import keras  # noqa: F401  JAX is shared once it is imported
+
+    share_context_of_compilers()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -59,12 +59,13 @@ def table(rows):
         way: {row["seed"]: row["scores"] for row in rows if row["way"] == way} for way in LENGTHS
     }
     tables = []
-    for first, *others in ((SHORT, MIDDLE, LONG), (LONG, MASKED)):
-        seeds = sorted(set(found[first]).intersection(*(found[way] for way in others)))
+    for ways in ((SHORT, MIDDLE, LONG), (SHORT, LONG, MASKED)):
+        seeds = sorted(set.intersection(*(set(found[way]) for way in ways)))
         if seeds:
-            scores = {way: [found[way][seed] for seed in seeds] for way in (first, *others)}
+            scores = {way: [found[way][seed] for seed in seeds] for way in ways}
             listed = ", ".join(map(str, seeds))
-            tables += [f"Training seeds: {listed}.", rivals.table(scores, first)]
+            compared = rivals.compared(scores, ways[2], [ways[1]])
+            tables += [f"Training seeds: {listed}.", rivals.table(scores, SHORT), compared]
     return "\n\n".join(tables)
 
 

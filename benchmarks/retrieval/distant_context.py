@@ -76,12 +76,7 @@ TRAININGS = {
     "late chunking, trained with `steps=360`": {"steps": 360},
     ON_LICENCES: {},
     "late chunking, trained with `steps=60`": {"steps": 60},
-    FASTER: {
-        "opening": 0.2,
-        "names": 1.0,
-        "steps": 240,
-        "optimizer": "adamw:1e-4",
-    },
+    FASTER: {"opening": 0.2, "names": 1.0, "steps": 240, "optimizer": "adamw:1e-4"},
 }
 # Row of a table -> the two ways that it compares.
 COMPARED = {

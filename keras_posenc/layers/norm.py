@@ -184,7 +184,8 @@ def unit(vectors):
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class UnitLength(keras.layers.UnitNormalization):
-    """Keras' layer with a finite gradient for a zero vector, such as that of a text of padding."""
+    """Keras' layer for the last axis, with a finite gradient of a zero vector, as that of a text of
+    padding."""
 
     def call(self, inputs):
         return unit(inputs)
