@@ -4,6 +4,7 @@ try:
     from langchain_core.documents import Document
     from langchain_core.embeddings import Embeddings
     from langchain_core.retrievers import BaseRetriever
+    from langchain_core.runnables.config import run_in_executor
 except ImportError:
     raise ImportError("This adapter needs LangChain: pip install langchain-core") from None
 
@@ -53,7 +54,8 @@ class LangChainRetriever(BaseRetriever):
     `metadata` of a document has its id, the place of a chunk, its title and its scores.
 
     Args:
-        model, vectors, **options: as in `Retriever`.
+        model, vectors, **options: as in `Retriever`. Also the fields of `BaseRetriever`, such as
+            `tags`.
 
     Example:
 
@@ -64,7 +66,8 @@ class LangChainRetriever(BaseRetriever):
     _retriever: Retriever = PrivateAttr()
 
     def __init__(self, model, vectors, **options):
-        super().__init__()
+        fields = {name: options.pop(name) for name in BaseRetriever.model_fields if name in options}
+        super().__init__(**fields)
         self._retriever = Retriever(model, vectors, **options)
 
     def _get_relevant_documents(self, query, *, run_manager=None, **options):
@@ -72,3 +75,6 @@ class LangChainRetriever(BaseRetriever):
             Document(page_content=text, metadata={**metadata, "score": score})
             for text, score, metadata in self._retriever.find(query, **options)
         ]
+
+    async def _aget_relevant_documents(self, query, *, run_manager=None, **options):
+        return await run_in_executor(None, self._get_relevant_documents, query, **options)

@@ -63,7 +63,7 @@ class LlamaIndexRetriever(BaseRetriever):
     A node has an id of its text and the place of a chunk; `metadata` has these and the title.
 
     Args:
-        model, vectors, **options: as in `Retriever`.
+        model, vectors, **options: as in `Retriever`. Also the `callback_manager` of LlamaIndex.
 
     Example:
 
@@ -71,8 +71,8 @@ class LlamaIndexRetriever(BaseRetriever):
         engine = RetrieverQueryEngine.from_args(retriever)
     """
 
-    def __init__(self, model, vectors, **options):
-        super().__init__()
+    def __init__(self, model, vectors, callback_manager=None, **options):
+        super().__init__(callback_manager)
         self._retriever = Retriever(model, vectors, **options)
 
     def _retrieve(self, query_bundle):

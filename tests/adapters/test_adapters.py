@@ -1,5 +1,6 @@
 """Adapters to other libraries, each with the real package."""
 
+import asyncio
 import contextlib
 import pathlib
 
@@ -245,6 +246,9 @@ def test_retrievers_of_other_libraries(retriever):
 
         found = retriever(LangChainRetriever).invoke("w5")
         assert [(each.page_content, each.metadata["score"]) for each in found] == expected
+        made = retriever(LangChainRetriever, tags=["mine"])
+        assert made.tags == ["mine"] and len(made.batch(["w5", "w1"], top_k=1)[1]) == 1
+        assert asyncio.run(made.ainvoke("w5", top_k=1)) == found[:1]
         libraries += 1
     with contextlib.suppress(ImportError):
         from keras_posenc.adapters import LlamaIndexRetriever
@@ -254,6 +258,11 @@ def test_retrievers_of_other_libraries(retriever):
         places = [each.node.metadata for each in found]
         ids = [f"{place['id']}:{place['start']}" for place in places]
         assert [each.node.node_id for each in found] == ids and len(set(ids)) == len(ids)
+        from llama_index.core.callbacks import CallbackManager
+
+        manager = CallbackManager()
+        made = retriever(LlamaIndexRetriever, callback_manager=manager)
+        assert made.callback_manager is manager and asyncio.run(made.aretrieve("w5")) == found
         libraries += 1
     with contextlib.suppress(ImportError):
         from keras_posenc.adapters import HaystackRetriever
