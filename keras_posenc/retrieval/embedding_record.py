@@ -252,6 +252,7 @@ def plain(value):
     """A setting of `open_embedder` as JSON can store it, from which it is read back."""
     if hasattr(value, "get_config"):
         return value.get_config()
+    value = value.item() if isinstance(value, np.generic) else value
     return value if isinstance(value, (int, float, str, list, dict)) else str(value)
 
 
