@@ -47,6 +47,7 @@ def die_after(monkeypatch, calls):
 
 def test_vectors_in_parts_are_those_of_one_call(pretrained, lines, tmp_path, monkeypatch, capsys):
     expected = embed(pretrained, TEXTS, verbose=0)
+    monkeypatch.setattr(part_file, "BLOCK", 100)  # what is there already is read in several
     output = tmp_path / "new" / "vectors.npy"
     with monkeypatch.context() as patched:
         assert die_after(patched, 2) == []
