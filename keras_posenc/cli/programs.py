@@ -223,9 +223,7 @@ def _plot(arguments):
     output = arguments.pop("output", f"{what}.svg")
     *lines, figure = PLOTS[what](arguments)
     return program(
-        *lines,
-        replace_file(output, f"{figure}.savefig(partial)"),
-        f"print({literal(output)})",
+        *lines, replace_file(output, f"{figure}.savefig(partial)"), f"print({literal(output)})"
     )
 
 

@@ -75,10 +75,7 @@ def _word_record(record, flags):
 ROOMS = ("analysis", "checkpoints", "models", "retrieval", "text", "training")
 WRITING = "files.writing"
 UNLISTED = {"pictures": "analysis", "replacing": WRITING, "write_text": WRITING}
-IMPORTS = (
-    {"json": "import json", "pathlib": "import pathlib"},
-    {"np": "import numpy as np"},
-)
+IMPORTS = ({"json": "import json", "pathlib": "import pathlib"}, {"np": "import numpy as np"})
 
 
 class Name(str):

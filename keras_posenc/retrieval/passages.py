@@ -168,15 +168,16 @@ def _with_values(only, texts, column, by_row):
         )
     lists = {name: v if isinstance(v, (list, tuple, set)) else [v] for name, v in only.items()}
     values = {name: set().union(*map(_forms, many)) for name, many in lists.items()}
-    keys = set()
+    keys, columns = set(), {}
     for key, _, _, row in rows_of(texts, column, by_row):
-        if missing := [name for name in values if name not in row]:
-            raise ValueError(
-                f"`only` must name columns of the texts, which are {shorten(list(row))}. "
-                f"Received: {quote(missing[0])}"
-            )
-        if all(_forms(row[name]) & wanted for name, wanted in values.items()):
+        columns |= row  # a line of a .jsonl file may be without some of them
+        if all(_forms(row.get(name)) & wanted for name, wanted in values.items()):
             keys.add(key)
+    if missing := [name for name in values if name not in columns]:
+        raise ValueError(
+            f"`only` must name columns of the texts, which are {shorten(list(columns))}. "
+            f"Received: {quote(missing[0])}"
+        )
     return keys
 
 

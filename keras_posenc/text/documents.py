@@ -6,7 +6,7 @@ import typing
 
 import numpy as np
 
-from keras_posenc.files.untrusted import quote, shorten
+from keras_posenc.files.untrusted import SURROGATES, quote, shorten
 from keras_posenc.text.truncation import truncate
 
 MOST_IDS = 2**31  # of int32
@@ -186,12 +186,16 @@ def check_list(texts, name="texts"):
         raise TypeError(f"`{name}` must be a list. Received: {quote(texts)}")
 
 
-def check_strs(texts, name="texts"):
-    """Refuses what is no list of str."""
+def check_strs(texts, name="texts", filled=False):
+    """Refuses what is no list of str; with `filled`, also none, and str that no tokenizer reads."""
     check_list(texts, name)
+    if filled and not len(texts):
+        raise ValueError(f"`{name}` must have a text. Received: []")
     for number, text in enumerate(texts):
         if not isinstance(text, str):
             raise TypeError(f"`{name}` must be a list of str. Received: {quote(text)} at {number}")
+        if filled and (not text.strip() or SURROGATES.search(text)):
+            raise ValueError(f"`{name}` must be valid text. Received: {quote(text)} at {number}")
 
 
 def is_list(texts):

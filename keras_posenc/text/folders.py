@@ -3,7 +3,7 @@
 import os
 import pathlib
 
-from keras_posenc.files.untrusted import check_name
+from keras_posenc.files.untrusted import SURROGATES, check_name
 from keras_posenc.text.decoding import FilePart, decode_any, existing_text
 from keras_posenc.text.structure import FORMATS, read_structure
 
@@ -65,9 +65,10 @@ def read_documents(path):
     rows = []
     for number, file in enumerate(files, 1):
         content = decode_any(existing_text(file)).replace("\r\n", "\n")
-        found = read_structure(file.stem, file.suffix.lower(), content)
+        name = SURROGATES.sub("\ufffd", file.stem)
+        found = read_structure(name, file.suffix.lower(), content)
         if found.text.strip():
-            row = {"id": file.relative_to(folder).as_posix(), "title": found.title or file.stem}
+            row = {"id": file.relative_to(folder).as_posix(), "title": found.title or name}
             rows.append((number, {**row, "text": found.text, "headings": found.headings}))
     if not rows:
         raise ValueError(f"{path} has no text: leave it out.")

@@ -3,14 +3,7 @@
 import re
 
 from keras_posenc.files.untrusted import quote, shorten
-from keras_posenc.text.files import (
-    LABEL_NAMES,
-    label_column,
-    present,
-    read_rows,
-    tuples_in,
-    usual,
-)
+from keras_posenc.text.files import LABEL_NAMES, label_column, present, read_rows, tuples_in, usual
 from keras_posenc.text.label_columns import numbers_in
 
 SCORE_NAMES = ("score", "scores", "similarity", "value", "rating", "margin", *LABEL_NAMES)

@@ -16,7 +16,7 @@ def read_ids(path):
     `path`: a file that `read_texts` reads. Returns (name, ids) of the column with a usual name,
     such as id. Without one: ("row", numbers from 1).
     """
-    name, ids, count = "row", [], 0
+    name, ids, lines, count = "row", [], {}, 0
     for part in parts_of_file(path):
         name, found = ids_in(part.columns, [row for _, row in part.rows])
         count += len(found)
@@ -28,12 +28,13 @@ def read_ids(path):
                     f"{path}, line {line}: the {quote(name)} is empty; fill it, or rename the "
                     "column."
                 )
+            if (first := lines.setdefault(str(each), line)) != line:
+                raise ValueError(
+                    f"{path}, lines {first} and {line}: both have the {quote(name)} {quote(each)}; "
+                    "give each row its own, or rename the column to number the rows."
+                )
         ids += found
-    if name == "row":
-        return name, range(1, count + 1)
-    if len(set(map(str, ids))) < len(ids):
-        raise _repeated(path)
-    return name, ids
+    return name, range(1, count + 1) if name == "row" else ids
 
 
 def read_titles(path, name):
@@ -76,17 +77,3 @@ def parts_of_file(path):
     else:
         columns, rows, _ = read_rows(path)
         yield FilePart(path, columns, rows)
-
-
-def _repeated(path):
-    """The error about the first id that an earlier row has, too."""
-    lines = {}
-    for part in parts_of_file(path):
-        name, ids = ids_in(part.columns, [row for _, row in part.rows])
-        for (line, _), each in zip(part.rows, ids, strict=True):
-            first = lines.setdefault(str(each), line)
-            if first != line:
-                return ValueError(
-                    f"{path}, lines {first} and {line}: both have the {quote(name)} {quote(each)}; "
-                    "give each row its own, or rename the column to number the rows."
-                )

@@ -23,6 +23,11 @@ BLOCKS = set(
     "hr li main nav ol option section table tbody tfoot thead tr ul".split()
 )
 PARAGRAPHS = {"p", "pre", *HEADINGS}
+# Tags of what is not shown, which would hide the rest of a document where they do not end.
+HIDING = re.compile(rf"<(/?)({'|'.join(LEFT_OUT)}|title|textarea)(?=[\s>])(?![^<>]*/>)", re.I)
+# Metadata of static sites at the start of Markdown, and the title in them.
+FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\n(?=[\w-]+[ \t]*[:=])(.*?\n)\1[ \t]*(?:\n|$)", re.S)
+TITLE = re.compile(r"^title[ \t]*[:=][ \t]*([^\s>|].*)", re.M)
 
 
 class Document(typing.NamedTuple):
@@ -94,8 +99,13 @@ def _plain(name, content):
 
 
 def _of_html(name, content):
+    ends = {found[2].lower(): found.start() for found in HIDING.finditer(content) if found[1]}
+
+    def shown(tag):
+        return tag[0] if tag.start() <= ends.get(tag[2].lower(), -1) else f"&lt;{tag[0][1:]}"
+
     parser = _Reader()
-    parser.feed(content)
+    parser.feed(HIDING.sub(shown, content))
     parser.close()
     text, marks = parser.result()
     return _document(name, text, marks, parser.title)
@@ -106,7 +116,12 @@ def _of_markdown(name, content):
         import markdown_it
     except ImportError:
         raise _missing("markdown-it-py", "Markdown") from None
-    return _of_html(name, markdown_it.MarkdownIt("commonmark").enable("table").render(content))
+    front = FRONT_MATTER.match(content)
+    title = TITLE.search(front[2]) if front else None
+    content = content[front.end() if front else 0 :]
+    page = markdown_it.MarkdownIt("commonmark").enable("table").render(content)
+    words = html.escape(title[1].strip().strip("\"'")) if title else ""
+    return _of_html(name, f"<h1>{words}</h1>{page}")
 
 
 def _of_rst(name, content):
@@ -220,7 +235,7 @@ class _Reader(html.parser.HTMLParser):
         elif tag in PARAGRAPHS or tag in BLOCKS:
             if tag in HEADINGS and self._heading is not None:
                 level, first, start = self._heading
-                words = "".join(self._parts[first:]).strip()
+                words = " ".join("".join(self._parts[first:]).split())
                 if words:
                     self._marks.append(_Mark(start, self._length, level, words))
                 self._heading = None

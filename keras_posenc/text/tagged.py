@@ -4,14 +4,7 @@ from keras_posenc.files.untrusted import quote, read_json, shorten
 from keras_posenc.text.conll import read_columns, read_conllu
 from keras_posenc.text.decoding import decode, existing_text
 from keras_posenc.text.documents import is_word
-from keras_posenc.text.files import (
-    TEXT_NAMES,
-    Texts,
-    present,
-    read_rows,
-    text_in,
-    usual,
-)
+from keras_posenc.text.files import TEXT_NAMES, Texts, present, read_rows, text_in, usual
 from keras_posenc.text.labels.tags import check_spans, check_tags
 from keras_posenc.text.tables import lines_of
 

@@ -84,13 +84,7 @@ class Tokenizer(Tokens):
         self._has_warned = False
 
     def encode(
-        self,
-        first=None,
-        second=None,
-        max_length=None,
-        truncate_from=None,
-        offsets=False,
-        **others,
+        self, first=None, second=None, max_length=None, truncate_from=None, offsets=False, **others
     ):
         """Encodes one text, or a pair: [CLS] first [SEP] second [SEP].
 

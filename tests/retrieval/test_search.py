@@ -162,6 +162,15 @@ def prompted(pretrained, tmp_path):
 
 
 @pytest.mark.once
+def test_settings_may_be_numbers_of_numpy(pretrained, tmp_path):
+    """A record holds them as numbers, from which the model is opened again."""
+    output, settings = tmp_path / "v.npy", {"max_length": np.int64(5), "dimension": np.int32(8)}
+    vectors = embed(pretrained, ["w1 w4 w7", "w2"], output, **settings, verbose=0)
+    assert embedding_record.read_record(output)["settings"] == settings
+    found = search(pretrained, output, "w2", verbose=0)
+    assert vectors.shape == (2, 8) and found[0]["id"] == 2
+
+
 def test_the_prompt_of_queries(pretrained, prompted, tmp_path):
     found = embed(pretrained, ["w9 w1"], tmp_path / "found.npy", verbose=0)
     directory = prompted("both", prompts={"query": "w9 ", "document": ""})
@@ -319,6 +328,9 @@ def test_files_that_embed_did_not_write(pretrained, tmp_path):
         search(pretrained, np.eye(16), [("w1", "w2")])
     for queries in (None, (each for each in ["w1"])):
         with pytest.raises(TypeError, match="`queries` must be a list. Received: "):
+            search(pretrained, np.eye(16), queries)
+    for queries in (" ", ["w1", ""], ["w1", "\ud800"], []):
+        with pytest.raises(ValueError, match="`queries` must (be valid|have a) text. Received: "):
             search(pretrained, np.eye(16), queries)
 
 

@@ -284,6 +284,21 @@ def test_values_of_columns_are_as_python_or_a_file_writes_them(pretrained, tmp_p
     assert ids(flag=[None, "true"], year=[7, 2020.0]) == {1, 3}
 
 
+def test_rows_may_be_without_a_column(pretrained, tmp_path):
+    """As lines of a .jsonl file may be: they have the value None there."""
+    rows = [{"text": "w1"}, {"text": "w2", "year": 2020}, {"text": "w3", "year": None}]
+    path = tmp_path / "texts.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = embed(pretrained, path, verbose=0)
+
+    def ids(only):
+        return {row["id"] for row in search(pretrained, found, "w1", texts=path, only=only)}
+
+    assert ids({"year": 2020}) == {2} and ids({"year": None}) == {1, 3}
+    with pytest.raises(ValueError, match=r"columns of the texts, .*'text', 'year'.* Rec.*'sort'"):
+        ids({"year": 2020, "sort": 1})
+
+
 def test_the_best_passage_of_each_of_many_texts(pretrained):
     """Where one text has most of the nearest passages, more passages are looked at."""
     from keras_posenc.retrieval import ChunkVectors

@@ -140,6 +140,41 @@ def test_markdown():
     ]
 
 
+def test_metadata_before_markdown_is_no_text():
+    """As Jekyll, Hugo, MkDocs and Docusaurus read it; a rule at the start of a text is none."""
+    pytest.importorskip("markdown_it")
+    for front, title in {
+        '---\nlayout: doc\ntitle: "A & <b>"\ntags: [a]\n---\n': "A & <b>",
+        "+++\ntitle = 'A'\n\n[menu]\nx = 1\n+++\n": "A",
+        "---\ntitle: >-\n  A\n---\n": "page",
+        "---\nkey: 1\n---": "page",
+    }.items():
+        above = [] if title == "page" else [title]
+        found = read_structure("page", ".md", f"{front}\nText.\n\n## Part\n\nMore.")
+        assert found.text == "\n\n".join([*above, "Text.", "Part", "More."])
+        title = title if above else "Part"
+        path = " > ".join([*above, "Part"])
+        assert [each for each, _ in parts(found)] == [title, path]
+    assert read_structure("page", ".md", "---\n\nText: a\n\n---\n\nb").text == "Text: a\n\nb"
+
+
+def test_a_tag_that_does_not_end_hides_nothing():
+    pytest.importorskip("markdown_it")
+    for tag in ("script", "STYLE", "template", "noscript", "svg width=1", "title", "textarea"):
+        found = read_structure("page", ".md", f"Use <{tag}> in pages.\n\n# More\n\nText.")
+        assert found.text == f"Use <{tag}> in pages.\n\nMore\n\nText."
+        page = f"<p>a<{tag}>b</{tag.split()[0]}> c <{tag}> d<p>e"
+        shown = "ab" if tag == "textarea" else "a"
+        assert read_structure("page", ".html", page).text == f"{shown} c <{tag}> d\n\ne"
+    drawing = "<p>a<svg/><script src=x /><style-guide>b</style-guide>c"
+    assert read_structure("page", ".html", drawing).text == "abc"
+
+
+def test_a_heading_is_one_line():
+    found = read_structure("page", ".html", "<h1>The<br>car<div>manual</div></h1>Text")
+    assert parts(found) == [("The car manual", "The\ncar\nmanual\n\nText")]
+
+
 def test_restructured_text():
     pytest.importorskip("docutils")
     found = read_structure("manual", ".rst", RST)
@@ -186,6 +221,16 @@ def test_a_folder_is_a_table(folder):
     # A .txt that is given by itself is a text per line.
     with pytest.raises(ValueError, match="plain.txt, line 3: the text is empty"):
         read_texts(folder / "plain.txt")
+
+
+def test_a_name_that_is_no_unicode_is_a_title(tmp_path):
+    try:
+        (tmp_path / "a\udcff.txt").write_text("One.")
+    except (OSError, UnicodeError):
+        pytest.skip("this file system takes only Unicode")
+    assert read_ids(tmp_path) == ("id", ["a\udcff.txt"])
+    assert read_titles(tmp_path, "title") == ["a\ufffd"]
+    assert read_titles(tmp_path, "auto") == [[(0, "a\ufffd")]]
 
 
 def test_folders_without_documents(tmp_path, folder):
