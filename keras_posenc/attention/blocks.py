@@ -31,23 +31,16 @@ LANES = 128
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Inputs:
-    """What a block of rows reads.
+    """What a block of rows reads."""
 
-    Attributes:
-        q, k, v: (B, H, Tq, D), (B, H / G, D, Tk) and (B, H / G, Dv, Tk).
-        grid: `Grid`. The rows and columns of the block.
-        bias: as in `Rules`.
-        row_hashes, column_hashes: the `hashes` of `Rules`.
-        weights: dict. Maps ids to the values of the variables of the encodings.
-    """
-
-    q: object = tensor(rows=2)
+    q: object = tensor(rows=2)  # (B, H, Tq, D), (B, H / G, D, Tk) and (B, H / G, Dv, Tk)
     k: object = tensor(columns=3)
     v: object = tensor(columns=3)
-    grid: Grid = None
-    bias: object = tensor(rows=-2, columns=-1)
-    row_hashes: object = tensor(rows=2)
+    grid: Grid = None  # the rows and columns of the block
+    bias: object = tensor(rows=-2, columns=-1)  # as in `Rules`
+    row_hashes: object = tensor(rows=2)  # the `hashes` of `Rules`
     column_hashes: object = tensor(columns=1)
+    # Maps ids to the values of the variables of the encodings.
     weights: dict = tensor(by_encoding=True)
 
 

@@ -49,29 +49,17 @@ FEWEST_ROWS = 64
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What the path of a call depends on.
+    """What the path of a call depends on."""
 
-    Attributes:
-        with_map: bool. The map is requested.
-        fused: bool. A fused kernel is used.
-        kernel: function or None. A kernel of JAX for all rows: splash, or one with dropout.
-        over_devices: bool. The rows are split over several devices.
-        local_rows: int or None. Number of rows in a block of local attention.
-        block_rows: int, scalar tensor or None. Number of rows in a block, if the map is cut.
-        num_rows: int or scalar tensor. Number of all rows.
-        training: bool. A backward pass follows.
-        compute: function of one block.
-    """
-
-    with_map: bool
-    fused: bool
-    kernel: Callable | None
-    over_devices: bool
-    local_rows: int | None
-    block_rows: object
-    num_rows: object
-    training: bool
-    compute: Callable
+    with_map: bool  # the map is requested
+    fused: bool  # a fused kernel is used
+    kernel: Callable | None  # a kernel of JAX for all rows: splash, or one with dropout
+    over_devices: bool  # the rows are split over several devices
+    local_rows: int | None  # in a block of local attention
+    block_rows: object  # int, scalar tensor or None: number of rows in a block, if the map is cut
+    num_rows: object  # int or scalar tensor: number of all rows
+    training: bool  # a backward pass follows
+    compute: Callable  # of one block
 
 
 # (condition, path): the first path whose condition holds is taken, with the plan and the arguments

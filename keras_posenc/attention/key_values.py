@@ -29,20 +29,13 @@ class Overwritten(typing.NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Memory:
-    """Keys and values before the encodings' `heads`, except those that act when keys are written.
+    """Keys and values before `heads`, except for encodings that act when keys are written."""
 
-    Attributes:
-        keys: (B, Tk, H / G, D), each for a group of G query heads.
-        values: (B, Tk, H / G, Dv).
-        features: dict. Maps each encoding to its `features` of the keys, (B, Tk, H, F).
-        key_mask: (B, Tk) bool, or None. False where a key is padding.
-        start: scalar tensor or None. The number of keys from earlier calls; None without a cache.
-    """
-
-    keys: object
-    values: object
-    features: dict
-    key_mask: object
+    keys: object  # (B, Tk, H / G, D), each for a group of G query heads
+    values: object  # (B, Tk, H / G, Dv)
+    features: dict  # maps each encoding to its `features` of the keys, (B, Tk, H, F)
+    key_mask: object  # (B, Tk) bool, or None; False where a key is padding
+    # Scalar tensor or None. The number of keys from earlier calls; None without a cache.
     start: object = None
 
     def after(self, cache, whole=False):

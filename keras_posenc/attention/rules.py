@@ -124,26 +124,17 @@ def _pairs_of(encoding):
 
 @dataclasses.dataclass(frozen=True)
 class Rules:
-    """What attention computes with its queries, keys and values.
+    """What attention computes with its queries, keys and values."""
 
-    Attributes:
-        hooks: `Hooks` of its encodings.
-        scale: float. Factor of the products of queries and keys.
-        bias: tensor of four axes added to the logits, broadcastable to (B, H, Tq, Tk), or None.
-        dropout: float. Share of the weights to drop; 0 outside training.
-        hashes: (B, H, Tq) and (1, Tk) int32 hashes of the dropout, or None.
-        draws: `keras.random.SeedGenerator` of the dropout until it is drawn, or None.
-        seed: tuple of int, by which a fused kernel draws the dropout, or None.
-        flash: True for a fused kernel, False for none, None for what the backend does best.
-    """
-
-    hooks: Hooks = Hooks()
-    scale: float = 1.0
+    hooks: Hooks = Hooks()  # of its encodings
+    scale: float = 1.0  # factor of the products of queries and keys
+    # Tensor of four axes added to the logits, broadcastable to (B, H, Tq, Tk), or None.
     bias: object = None
-    dropout: float = 0.0
-    hashes: tuple | None = None
-    draws: object = None
-    seed: tuple | None = None
+    dropout: float = 0.0  # share of the weights to drop; 0 outside training
+    hashes: tuple | None = None  # (B, H, Tq) and (1, Tk) int32 hashes of the dropout, or None
+    draws: object = None  # `keras.random.SeedGenerator` of the dropout until it is drawn, or None
+    seed: tuple | None = None  # by which a fused kernel draws the dropout, or None
+    # True for a fused kernel, False for none, None for what the backend does best.
     flash: bool | None = None
 
     def has_bias(self):

@@ -139,54 +139,36 @@ def over_devices(count):
 
 @dataclasses.dataclass(frozen=True)
 class Traits:
-    """What was measured on a backend's CPU, and what its programs may do.
+    """What was measured on a backend's CPU, and what its programs may do."""
 
-    Attributes:
-        processes_apart: str. Why several processes cannot train one model; "" if they can.
-        one_device: str. Why a process uses one device; "" if it can use more.
-        eager: bool. Operations run as they are called: no shape has a program to compile, and each
-            call of a layer costs time.
-        map_bytes: int. A larger float32 map is split into blocks of query rows.
-        block_bytes: int. Bytes of a block's map. JAX and torch gain from a block that stays in
-            cache, TensorFlow from few blocks.
-        row_runs: int. Number of runs of blocks, each of which leaves out the columns that the
-            causal order masks; each run is compiled separately.
-        chunked_sums: bool. A running sum is faster as products with a triangle of ones.
-        diagonals_in_pieces: bool. A map is written faster from pieces of a line than by reshaping.
-        closures_have_gradients: bool. A block may read weights that are not among its arguments.
-        values_at_hand: bool. Reading the value of a scalar tensor costs nothing.
-        global_random_state: bool. Some random numbers come from a state that is not a variable.
-        drops_assertions: bool. A compiled program may leave out the checks of its numbers.
-        batches_before_fit: int. Batches that `fit` inspects to find out which axes vary.
-        calls_back_compiled: bool. A compiled program can call a Python function.
-        writes_litert: bool. Keras exports a model of any length to LiteRT.
-        writes_onnx: str. The package that ONNX files are written by.
-        splits_compiled: bool. A compiled program splits rows by numbers that it computes.
-        fills_missing: bool. A compiled program reads NaN for a row that a table does not have.
-        shape_price: int. Tokens that MiniLM computes while a program for another shape is made.
-        priced_shapes: number. After so many shapes a program is for any.
-    """
-
-    processes_apart: str = ""
-    one_device: str = ""
+    processes_apart: str = ""  # why several processes cannot train one model; "" if they can
+    one_device: str = ""  # why a process uses one device; "" if it can use more
+    # Operations run as they are called: no shape has a program to compile, and each call of a layer
+    # costs time.
     eager: bool = False
-    map_bytes: int = 32 * 2**20
+    map_bytes: int = 32 * 2**20  # a larger float32 map is split into blocks of query rows
+    # Bytes of a block's map. JAX and torch gain from a block that stays in cache, TensorFlow from
+    # few blocks.
     block_bytes: int = 8 * 2**20
+    # Number of runs of blocks, each of which leaves out the columns that the causal order masks;
+    # each run is compiled separately.
     row_runs: int = 4
-    chunked_sums: bool = False
+    chunked_sums: bool = False  # a running sum is faster as products with a triangle of ones
+    # A map is written faster from pieces of a line than by reshaping.
     diagonals_in_pieces: bool = False
+    # A block may read weights that are not among its arguments.
     closures_have_gradients: bool = False
-    values_at_hand: bool = False
-    global_random_state: bool = True
-    drops_assertions: bool = False
-    batches_before_fit: int = 0
-    calls_back_compiled: bool = True
-    writes_litert: bool = False
-    writes_onnx: str = ""
-    splits_compiled: bool = True
-    fills_missing: bool = False
-    shape_price: int = 0
-    priced_shapes: float = math.inf
+    values_at_hand: bool = False  # reading the value of a scalar tensor costs nothing
+    global_random_state: bool = True  # some random numbers come from a state that is not a variable
+    drops_assertions: bool = False  # a compiled program may leave out the checks of its numbers
+    batches_before_fit: int = 0  # batches that `fit` inspects to find out which axes vary
+    calls_back_compiled: bool = True  # a compiled program can call a Python function
+    writes_litert: bool = False  # Keras exports a model of any length to LiteRT
+    writes_onnx: str = ""  # the package that ONNX files are written by
+    splits_compiled: bool = True  # a compiled program splits rows by numbers that it computes
+    fills_missing: bool = False  # a compiled program reads NaN for a row that a table does not have
+    shape_price: int = 0  # tokens that MiniLM computes while a program for another shape is made
+    priced_shapes: float = math.inf  # after so many shapes a program is for any
 
 
 class SafeTrainer:

@@ -17,26 +17,16 @@ from keras_posenc.cli.options import (
 
 
 class Command(typing.NamedTuple):
-    """A command of the command line.
+    """A command of the command line."""
 
-    Attributes:
-        name: str. The name as it is typed.
-        positional: str. The names of its positional arguments.
-        functions: tuple of str. Public names of the functions and dataclasses whose keywords are
-            its options.
-        without: tuple of str. Keywords that are not options.
-        more: dict. Maps a keyword to `argparse` arguments that replace those from the source, and
-            to its `flag`.
-        example: str. A call, without the name of the program.
-        summary: str. What it does. Default: the first line of the first function's docstring.
-    """
-
-    name: str
-    positional: str
-    functions: tuple
-    without: tuple = ()
+    name: str  # the name as it is typed
+    positional: str  # the names of its positional arguments
+    functions: tuple  # public names of the functions and dataclasses whose keywords are its options
+    without: tuple = ()  # keywords that are not options
+    # Maps a keyword to `argparse` arguments that replace those from the source, and to its `flag`.
     more: dict = {}
-    example: str | None = None
+    example: str | None = None  # a call, without the name of the program
+    # What it does. Default: the first line of the first function's docstring.
     summary: str | None = None
 
 

@@ -52,24 +52,15 @@ PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus
 
 
 class Layout(typing.NamedTuple):
-    """Which modules a model consists of.
+    """Which modules a model consists of."""
 
-    Attributes:
-        title: str. How errors name it.
-        opened_by: str. The function or class that opens such a directory.
-        first: tuple. The kinds that it begins with.
-        others: tuple. The kinds that may follow.
-        tasks: tuple. The values of the transformer's `transformer_task` that are read.
-        tensors: tuple. The names of the tensor that dense modules and norms act on.
-        outputs: tuple. The tensor of transformers that the encoder gives, and its name there.
-    """
-
-    title: str
-    opened_by: str
-    first: tuple
-    others: tuple
-    tasks: tuple
-    tensors: tuple
+    title: str  # how errors name it
+    opened_by: str  # the function or class that opens such a directory
+    first: tuple  # the kinds that it begins with
+    others: tuple  # the kinds that may follow
+    tasks: tuple  # the values of the transformer's `transformer_task` that are read
+    tensors: tuple  # the names of the tensor that dense modules and norms act on
+    # The tensor of transformers that the encoder gives, and its name there.
     outputs: tuple = ("last_hidden_state", "token_embeddings")
 
     def settings(self, kind):
@@ -139,19 +130,12 @@ LAYOUTS = {
 
 
 class Module(typing.NamedTuple):
-    """One step of a sentence encoder.
+    """One step of a sentence encoder."""
 
-    Attributes:
-        kind: str. The name of its class.
-        folder: `Folder` of its files.
-        config: dict. The content of its config file.
-        arrays: dict. Its weights, if they are not in a separate file.
-    """
-
-    kind: str
-    folder: object
-    config: dict
-    arrays: dict | None = None
+    kind: str  # the name of its class
+    folder: object  # `Folder` of its files
+    config: dict  # the content of its config file
+    arrays: dict | None = None  # its weights, if they are not in a separate file
 
 
 def is_embedder(folder):

@@ -16,28 +16,21 @@ from keras_posenc.maps.axes import axes_of, derived, tensor
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Content:
-    """The tensors of the rows and columns of an attention matrix.
+    """The tensors of the rows and columns of an attention matrix."""
 
-    Attributes:
-        queries, keys, values: (B, T, H, D). From before any `heads`.
-        features: dict. Maps each encoding to the result of its `features`, (B, Tk, H, F).
-        query_features: dict. Maps each encoding to the result of its `query_features`, (B, Tq, H,
-            F).
-        tables: dict. Maps an encoding to a tensor for all rows and columns: the table that layers
-            share (`shared=True`), or one that its `restrict` added.
-        distance_biases: dict. Maps an encoding to its logits by distance (2M, H), which replace its
-            `heads`.
-        encoded: (q, k). From after the `heads` of all encodings.
-    """
-
-    queries: object = tensor(rows=1, for_hooks=True)
+    queries: object = tensor(rows=1, for_hooks=True)  # (B, T, H, D); from before any `heads`
     keys: object = tensor(columns=1, for_hooks=True)
     values: object = tensor(columns=1, for_hooks=True)
+    # Maps each encoding to the result of its `features`, (B, Tk, H, F).
     features: dict = tensor(columns=1, by_encoding=True, for_hooks=True)
+    # Maps each encoding to the result of its `query_features`, (B, Tq, H, F).
     query_features: dict = tensor(rows=1, by_encoding=True, for_hooks=True)
+    # Maps an encoding to a tensor for all rows and columns: the table that layers share
+    # (`shared=True`), or one that its `restrict` added.
     tables: dict = tensor(by_encoding=True, for_hooks=True)
+    # Maps an encoding to its logits by distance (2M, H), which replace its `heads`.
     distance_biases: dict = tensor(by_encoding=True)
-    encoded: tuple | None = derived()
+    encoded: tuple | None = derived()  # (q, k); from after the `heads` of all encodings
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

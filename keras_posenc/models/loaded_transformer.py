@@ -11,24 +11,16 @@ from keras_posenc.models.families import FAMILIES
 
 @dataclasses.dataclass
 class LoadedTransformer:
-    """What a loaded model knows of the `Transformer` that it was made by.
+    """What a loaded model knows of the `Transformer` that it was made by."""
 
-    Attributes:
-        config: `Config`. family: str. table: `Table`. account: `Account` or None.
-        layers: dict, name -> layer of the loaded model.
-        encodings: tuple of lists of encodings, one a layer, if the user gave some.
-        swapped: bool. Whether the user did.
-        packed: bool. Whether rows hold several texts.
-    """
-
-    config: object
+    config: object  # `Config`
     family: str
     table: object
     account: Account | None
-    layers: dict
-    encodings: tuple
-    swapped: bool
-    packed: bool = False
+    layers: dict  # name -> layer of the loaded model
+    encodings: tuple  # lists of encodings, one a layer, if the user gave some
+    swapped: bool  # whether the user did
+    packed: bool = False  # whether rows hold several texts
 
     @property
     def options(self):

@@ -12,18 +12,13 @@ FLAGS = ("lstrip", "rstrip", "single_word", "normalized")
 
 @dataclasses.dataclass(frozen=True)
 class Added:
-    """A token that is found in a text before all others.
+    """A token that is found in a text before all others."""
 
-    Attributes:
-        id: int or None. None takes the id in the vocabulary, or else the next free one.
-        special: bool. Whether it is a special token.
-        flags: dict of bool. Those of `FLAGS` that a file names: whether spaces on the left and on
-            the right belong to it, and whether it is found within words. Another is whether it is
-            searched in the normalized text, which holds if it is not special.
-    """
-
-    id: int | None = None
-    special: bool = True
+    id: int | None = None  # None takes the id in the vocabulary, or else the next free one
+    special: bool = True  # whether it is a special token
+    # Those of `FLAGS` that a file names: whether spaces on the left and on the right belong to it,
+    # and whether it is found within words. Another is whether it is searched in the normalized
+    # text, which holds if it is not special.
     flags: dict = dataclasses.field(default_factory=dict)
 
 

@@ -11,20 +11,12 @@ from keras_posenc.text.buckets import batch_sizes, choose_lengths, even_sizes
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Widths of batches, and the rows of each.
+    """Widths of batches, and the rows of each."""
 
-    Attributes:
-        widths: increasing int array, the lengths T to which rows are padded.
-        buckets: list of int arrays, the numbers of the rows of each width, shortest first.
-        sizes: list of int, rows of a batch of each width.
-        fills: list of int. Of what the rows of a batch of each width are a multiple, by rows of
-            weight 0.
-    """
-
-    widths: np.ndarray
-    buckets: list
-    sizes: list
-    fills: list
+    widths: np.ndarray  # ints that increase, the lengths T to which rows are padded
+    buckets: list  # int arrays, the numbers of the rows of each width, shortest first
+    sizes: list  # rows of a batch of each width
+    fills: list  # of what the rows of a batch of each width are a multiple, by rows of weight 0
 
 
 def plan_batches(

@@ -17,28 +17,17 @@ ARRAYS = ("token_ids", "segment_ids", "position_ids", "row_lengths", "text_of", 
 
 @dataclasses.dataclass(frozen=True)
 class EncodedTexts:
-    """What `TextBatches` keeps of its texts.
+    """What `TextBatches` keeps of its texts."""
 
-    Attributes:
-        token_ids, segment_ids: (N,) int32. The rows one after the other.
-        position_ids: (N,) int32. None if no row has any.
-        row_lengths: (R,) ints. The tokens of each row.
-        text_of: ints. The number of the text of each row; of tuples, of each tuple.
-        lengths: ints. The tokens of each text before truncation.
-        sides: int or None. How many texts, and so rows, a tuple has.
-        entries: What `Labels.encode` returned, or `EntriesOnDisk`.
-        rows: list of `Row`. None if the labels do not need their offsets.
-    """
-
-    token_ids: np.ndarray
+    token_ids: np.ndarray  # (N,) int32; the rows one after the other
     segment_ids: np.ndarray
-    position_ids: np.ndarray | None
-    row_lengths: np.ndarray
-    text_of: np.ndarray
-    lengths: np.ndarray
-    sides: int | None
-    entries: object
-    rows: list | None = None
+    position_ids: np.ndarray | None  # (N,) int32; None if no row has any
+    row_lengths: np.ndarray  # (R,) ints; the tokens of each row
+    text_of: np.ndarray  # ints; the number of the text of each row; of tuples, of each tuple
+    lengths: np.ndarray  # ints; the tokens of each text before truncation
+    sides: int | None  # how many texts, and so rows, a tuple has
+    entries: object  # what `Labels.encode` returned, or `EntriesOnDisk`
+    rows: list | None = None  # `Row`s; None if the labels do not need their offsets
 
 
 def encode_texts(texts, labels, tokenizer, max_length=None, stride=None, apart=False):

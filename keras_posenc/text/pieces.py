@@ -21,25 +21,15 @@ ALGORITHMS = {1: "Unigram", 2: "BPE"}
 
 @dataclasses.dataclass(frozen=True)
 class SentencePiece:
-    """A model as its file describes it.
+    """A model as its file describes it."""
 
-    Attributes:
-        pieces: list of (piece, score), by id.
-        kinds: list of int, by id. UNKNOWN and so on.
-        algorithm: str. "Unigram" or "BPE".
-        byte_fallback: bool. Whether characters without a piece become bytes.
-        charsmap: bytes. The table of the normalization; empty if there is none.
-        prefix: bool. Whether a space is put before a text.
-        trims: bool. Whether spaces at the ends are dropped, and runs of spaces reduced to one.
-    """
-
-    pieces: list
-    kinds: list
-    algorithm: str
-    byte_fallback: bool
-    charsmap: bytes
-    prefix: bool
-    trims: bool
+    pieces: list  # (piece, score), by id
+    kinds: list  # by id; UNKNOWN and so on
+    algorithm: str  # "Unigram" or "BPE"
+    byte_fallback: bool  # whether characters without a piece become bytes
+    charsmap: bytes  # the table of the normalization; empty if there is none
+    prefix: bool  # whether a space is put before a text
+    trims: bool  # whether spaces at the ends are dropped, and runs of spaces reduced to one
 
 
 def read_sentence_piece(path):
@@ -97,21 +87,13 @@ NOTUSED = -100.0  # the score of a piece that no text should become
 
 @dataclasses.dataclass(frozen=True)
 class Use:
-    """What a family makes of the pieces of a file.
+    """What a family makes of the pieces of a file."""
 
-    Attributes:
-        first: list of (token, score). They replace the first `replaced` pieces.
-        replaced: int. Number of pieces that are replaced.
-        last: list of str. Tokens that follow, unless they are pieces already.
-        names: dict. Role -> token.
-        layout: A layout of `templates`. None adds the tokens `bos` and `eos` as in
-            tokenizer_config.json.
-    """
-
-    first: tuple = ()
-    replaced: int = 0
-    last: tuple = ()
-    names: dict = dataclasses.field(default_factory=dict)
+    first: tuple = ()  # (token, score); they replace the first `replaced` pieces
+    replaced: int = 0  # number of pieces that are replaced
+    last: tuple = ()  # tokens that follow, unless they are pieces already
+    names: dict = dataclasses.field(default_factory=dict)  # role -> token
+    # A layout of `templates`. None adds the tokens `bos` and `eos` as in tokenizer_config.json.
     layout: tuple | None = None
 
 

@@ -29,17 +29,11 @@ CPU_BATCH, CPU_CALL, ACCELERATOR_CALL = 1024, 32, 2048
 
 
 class Costs(typing.NamedTuple):
-    """What batches cost on the device that computes.
+    """What batches cost on the device that computes."""
 
-    Attributes:
-        accelerated: bool. Whether the device is a GPU or a TPU.
-        call: int. How many tokens are computed in the time that calling a program takes.
-        priced_shapes: number. After so many shapes, further ones cost nothing.
-    """
-
-    accelerated: bool
-    call: int
-    priced_shapes: float
+    accelerated: bool  # whether the device is a GPU or a TPU
+    call: int  # how many tokens are computed in the time that calling a program takes
+    priced_shapes: float  # after so many shapes, further ones cost nothing
 
     @property
     def compiles_each(self):

@@ -47,32 +47,23 @@ def unchanged(theirs, ours):
 
 @dataclasses.dataclass(frozen=True)
 class Backbone:
-    """A class of `keras_hub.models`, as far as a checkpoint of it is concerned.
+    """A class of `keras_hub.models`, as far as a checkpoint of it is concerned."""
 
-    Attributes:
-        model_type: str. As in Hugging Face's config.json.
-        keys: dict. Maps a key of the class to Hugging Face's.
-        values: dict. Keys of Hugging Face's config and what the class computes, whatever its own
-            config is.
-        rows: dict. The rows of its `Table`.
-        neutral: dict. Keys of the class, and the values without an effect, which others must not
-            have.
-        read: function (theirs, ours) -> None. Fills what else a config has into Hugging Face's.
-        write: function (theirs, source) -> None. The same in the other direction, from the keys
-            that the model's config was read from.
-        heads_first: bool. Whether matrices of attention are (heads, rows, columns).
-        shifted: dict. Names of layers -> what they are called here in a model without the latter:
-            KerasHub numbers what there is.
-    """
-
-    model_type: str
-    keys: dict
+    model_type: str  # as in Hugging Face's config.json
+    keys: dict  # maps a key of the class to Hugging Face's
+    # Keys of Hugging Face's config and what the class computes, whatever its own config is.
     values: dict
-    rows: dict
+    rows: dict  # the rows of its `Table`
+    # Keys of the class, and the values without an effect, which others must not have.
     neutral: dict = dataclasses.field(default_factory=dict)
+    # Function (theirs, ours) -> None. Fills what else a config has into Hugging Face's.
     read: Callable = unchanged
+    # Function (theirs, source) -> None. The same in the other direction, from the keys that the
+    # model's config was read from.
     write: Callable = unchanged
-    heads_first: bool = False
+    heads_first: bool = False  # whether matrices of attention are (heads, rows, columns)
+    # Names of layers -> what they are called here in a model without the latter: KerasHub numbers
+    # what there is.
     shifted: dict = dataclasses.field(default_factory=dict)
 
     @functools.cached_property

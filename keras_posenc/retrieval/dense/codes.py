@@ -16,16 +16,11 @@ class CodedVectors:
     """Unit vectors as whole numbers with a scale each, or as the signs of their numbers.
 
     A slice of them is an array of float32, so that they are compared block by block as others are.
-
-    Attributes:
-        codes: (N, D) int8 array, or (N, D / 8) uint8 array of signs, eight in a byte.
-        scales: (N,) float32 array, what the numbers are multiplied by.
-        width: int. D.
     """
 
-    codes: np.ndarray
-    scales: np.ndarray
-    width: int
+    codes: np.ndarray  # (N, D) int8, or (N, D / 8) uint8 of signs, eight in a byte
+    scales: np.ndarray  # (N,) float32, what the numbers are multiplied by
+    width: int  # D
 
     @classmethod
     def of(cls, vectors, kind):

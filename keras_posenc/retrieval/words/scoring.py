@@ -21,15 +21,11 @@ class Scoring:
 
     "rrf", reciprocal rank fusion, is the sum of 1 / (number + rank) in both rankings.
 
-    Attributes:
-        by: str, a key of `NUMBERS`.
-        number: float or None. The weight of words in "both", the constant of "rrf".
-
     Reference: [An analysis of fusion functions](https://arxiv.org/abs/2210.11934).
     """
 
-    by: str = "vectors"
-    number: float | None = None
+    by: str = "vectors"  # a key of `NUMBERS`
+    number: float | None = None  # the weight of words in "both", the constant of "rrf"
 
     @classmethod
     def of(cls, given):

@@ -16,26 +16,16 @@ STEP = 256  # lengths of copies are multiples of it, so that few programs are co
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """The arrays of one training step; P is `PASSAGES`, C `COPIES`.
+    """The arrays of one training step; P is `PASSAGES`, C `COPIES`."""
 
-    Attributes:
-        inputs: dict, of `ContextualModel`.
-        named_ids: (C P, L) token ids of the passages with their names, for the teacher.
-        named_weights: (C P, L) weights of their tokens in the teacher's pooling.
-        near_ids: (1, W) token ids of a window of the first copy, for the teacher.
-        near_place: int, the place in the copy of the first token of the window's text.
-        kept: (T,) float, 1 for the tokens of the window that are in no passage, and far from
-            its cut ends.
-        real: (C P,) float, 1 where there is a passage.
-    """
-
-    inputs: dict
-    named_ids: np.ndarray
-    named_weights: np.ndarray
-    near_ids: np.ndarray
-    near_place: int
+    inputs: dict  # of `ContextualModel`
+    named_ids: np.ndarray  # (C P, L) token ids of the passages with their names, for the teacher
+    named_weights: np.ndarray  # (C P, L) weights of their tokens in the teacher's pooling
+    near_ids: np.ndarray  # (1, W) token ids of a window of the first copy, for the teacher
+    near_place: int  # the place in the copy of the first token of the window's text
+    # (T,) float, 1 for the tokens of the window that are in no passage, and far from its cut ends.
     kept: np.ndarray
-    real: np.ndarray
+    real: np.ndarray  # (C P,) float, 1 where there is a passage
 
 
 class CopyBatches:

@@ -22,21 +22,14 @@ BODY = 0.65  # of a copy's tokens, at most, are passages and what stands between
 
 @dataclasses.dataclass
 class Copies:
-    """What one training step reads.
+    """What one training step reads."""
 
-    Attributes:
-        texts: list of lists of sentences (str), one per copy. They differ in two names or words.
-            There are `COPIES` of them, or fewer if the corpus has not so many words.
-        passages: list of at most `PASSAGES` indices of sentences that are learned, without the
-            name.
-        named: list of lists of str, the same passages with the name, for the teacher.
-        subjects: list of the one or two `Subject` whose names differ.
-    """
-
+    # A list of sentences for each of `COPIES` copies, which differ in two names or words; there are
+    # fewer if the corpus has not so many words.
     texts: list
-    passages: list
-    named: list
-    subjects: list
+    passages: list  # at most `PASSAGES` indices of sentences that are learned, without the name
+    named: list  # lists of str, the same passages with the name, for the teacher
+    subjects: list  # the one or two `Subject` whose names differ
 
 
 @dataclasses.dataclass(frozen=True)

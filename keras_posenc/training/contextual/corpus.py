@@ -21,23 +21,14 @@ PIECE = 2000  # tokens after which a long text is cut, so that its parts are com
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
-    """A name or word that later sentences of a text can do without.
+    """A name or word that later sentences of a text can do without."""
 
-    Attributes:
-        text: int, the index of the text.
-        word: str.
-        pattern: compiled regular expression.
-        introductions, starts: tuples of the indices of sentences with it: those that can introduce
-            it, and those that a passage can begin with.
-        pronoun: `Pronoun` that stands for a name, or None for a word, which is left out.
-    """
-
-    text: int
+    text: int  # the index of the text
     word: str
-    pattern: object
-    introductions: tuple
-    starts: tuple
-    pronoun: object
+    pattern: object  # a compiled regular expression
+    introductions: tuple  # indices of sentences with it that can introduce it
+    starts: tuple  # those that a passage can begin with
+    pronoun: object  # `Pronoun` that stands for a name, or None for a word, which is left out
 
     @property
     def usable(self):

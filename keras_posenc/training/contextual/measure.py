@@ -20,21 +20,13 @@ SENTENCES = 120
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A text in copies that differ in one name, which stands in the first sentence only.
+    """A text in copies that differ in one name, which stands in the first sentence only."""
 
-    Attributes:
-        tokens: int, from the name to the first passage.
-        introductions: list of str, the first sentence of each copy.
-        texts: list of lists of sentences.
-        passages: list of the indices of sentences without the name.
-        named: list of lists of str, the passages with the name, which are the queries.
-    """
-
-    tokens: int
-    introductions: list
-    texts: list
-    passages: list
-    named: list
+    tokens: int  # from the name to the first passage
+    introductions: list  # the first sentence of each copy
+    texts: list  # lists of sentences
+    passages: list  # indices of sentences without the name
+    named: list  # lists of str, the passages with the name, which are the queries
 
 
 def cases(corpus, distances, seed, longest):

@@ -76,19 +76,12 @@ def names_in(corpus, language, others=()):
 
 @dataclasses.dataclass(frozen=True)
 class _Word:
-    """A word of a sentence.
-
-    Attributes:
-        text: str.
-        name: str, the text without the ending of a possessive.
-        between: str, what stands between the word before and it.
-        inside: bool, whether it is capitalised, and begins neither the sentence nor a part of it in
-            quotes.
-    """
+    """A word of a sentence."""
 
     text: str
-    name: str
-    between: str
+    name: str  # the text without the ending of a possessive
+    between: str  # what stands between the word before and it
+    # Whether it is capitalised, and begins neither the sentence nor a part of it in quotes.
     inside: bool
 
     @property

@@ -41,24 +41,15 @@ class Baselines:
     """Baselines that take no training, for classes and numbers of a text.
 
     Naive Bayes counts the tokens of the model's tokenizer in whole texts.
-
-    Attributes:
-        task: str. The name of the task.
-        labels: list of str. The names of its outputs.
-        documents: int. Texts to train on.
-        by_label: (C,) array: texts with each label, or the mean of each number.
-        tokens: (V,) array of ids that are counted.
-        counts: (C, V) array: how often texts of a label have a token.
-        total: (V,) array: how often all texts have it.
     """
 
-    task: str
-    labels: list
-    documents: int
-    by_label: np.ndarray
-    tokens: np.ndarray
-    counts: np.ndarray
-    total: np.ndarray
+    task: str  # the name of the task
+    labels: list  # the names of its outputs
+    documents: int  # texts to train on
+    by_label: np.ndarray  # (C,) array: texts with each label, or the mean of each number
+    tokens: np.ndarray  # (V,) array of ids that are counted
+    counts: np.ndarray  # (C, V) array: how often texts of a label have a token
+    total: np.ndarray  # (V,) array: how often all texts have it
 
     @classmethod
     def of(cls, finetuned, documents):

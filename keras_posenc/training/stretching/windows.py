@@ -113,18 +113,12 @@ def one_segment(model, token_ids, **others):
 
 @dataclasses.dataclass(frozen=True)
 class Passage:
-    """A passage of a text, in tokens without the special ones.
+    """A passage of a text, in tokens without the special ones."""
 
-    Attributes:
-        opening: int. Tokens of the text's beginning that the teacher reads before the passage.
-        start, stop: ints, the passage.
-        margin: int. Tokens at its ends that lack some of their neighbours, and are not measured.
-    """
-
-    opening: int
-    start: int
+    opening: int  # tokens of the text's beginning that the teacher reads before the passage
+    start: int  # ints, the passage
     stop: int
-    margin: int
+    margin: int  # tokens at its ends that lack some of their neighbours, and are not measured
 
     @property
     def inner(self):
