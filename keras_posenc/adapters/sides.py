@@ -165,11 +165,7 @@ def column_types(model):
 
 
 class PredictionColumns:
-    """An opened model whose predictions are columns.
-
-    Args:
-        model, **opening: of `load_finetuned`.
-    """
+    """A model, opened as by `load_finetuned`, whose predictions are columns."""
 
     def __init__(self, model, **opening):
         self.types = column_types(model)

@@ -78,9 +78,7 @@ def trace_any_shape(model, on_batch):
     """Makes one program of a model's predictions for batches of every shape, where there would be
     one for that of the first batch and another.
 
-    Args:
-        model: functional `keras.Model` whose batches will be dicts of int32, by input name.
-        on_batch: bool. They will be given to `predict_on_batch`, not to `predict`.
+    The batches will be dicts of int32, by input name; `on_batch`: given to `predict_on_batch`.
     """
 
 

@@ -202,10 +202,7 @@ def keep_by_hash(weights, rate, hashes):
 
 def weigh_values(logits, mask, v, dropout, hashes, output=None, keep_logits=False):
     """softmax(logits) v, (B, H, Tq, Dv), over the unmasked positions; v, (B, H / G, Dv, Tk), is
-    already divided by 1 - dropout.
-
-    Args:
-        keep_logits: bool. Leave the logits as they are, for another reader.
+    already divided by 1 - dropout. `keep_logits` leaves the logits to another reader.
     """
     if mask is not None:
         logits = _close(logits, weighing.ceiling_of(mask), keep_logits)

@@ -153,16 +153,8 @@ def _check_weights(data):
 
 
 def check_numbers(file, size):
-    """Raises unless every number lies in the file itself, as it is: no link, other file or
-    filled-up shape.
-
-    Args:
-        file: open `h5py.File`.
-        size: int, its bytes.
-
-    Raises:
-        RefusedModelError: it asks for more.
-    """
+    """Raises RefusedModelError unless every number lies in an open `h5py.File` of so many bytes, as
+    it is: no link, other file or filled-up shape."""
     import h5py
 
     groups, count, reached = [file], 0, 0

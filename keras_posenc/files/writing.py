@@ -29,13 +29,6 @@ def replacing(path):
 
     A process killed before that leaves `path` unchanged. If `path` is a link to a file, the file
     replaces the link, and not what it leads to.
-
-    Example:
-
-    >>> with replacing("metrics.json") as partial:
-    ...     _ = partial.write_text("{}")
-    >>> pathlib.Path("metrics.json").read_text()
-    '{}'
     """
     path = pathlib.Path(path)
     _check_replaceable(path)

@@ -29,17 +29,6 @@ class Block:
         norm: str. "post", "pre" or "both".
         prefix: str. Prefix of the names of new layers.
 
-    Example:
-
-    >>> from keras_posenc.layers.feedforward import FeedForward
-    >>> sublayers = {"FeedForward": lambda name: FeedForward(64, name=name)}
-    >>> parts = block_parts(sublayers, keras.layers.LayerNormalization)
-    >>> block = Block("Transformer-0", {}, parts, norm="pre")
-    >>> block.add(np.ones((2, 5, 16)), "FeedForward").shape
-    (2, 5, 16)
-    >>> sorted(block.layers)
-    ['Transformer-0-FeedForward', 'Transformer-0-FeedForward-Add', 'Transformer-0-FeedForward-Norm']
-
     Reference: [Attention Is All You Need](https://arxiv.org/abs/1706.03762) has "post", [On Layer
     Normalization in the Transformer](https://arxiv.org/abs/2002.04745) compares it to "pre".
     """

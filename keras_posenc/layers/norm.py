@@ -163,11 +163,6 @@ def normalization(kind="layer_norm", epsilon=1e-6, **kwargs):
     `kind`: "layer_norm"; "layer_norm_without_bias" (ModernBERT); "rms_norm"; "rms_norm_plus_one",
     with a factor 1 + gamma (Gemma); "rms_norm_without_scale" (RoFormerV2). `kwargs`: of
     `keras.layers.Layer`. Returns a layer from (..., D) to (..., D).
-
-    Example:
-
-    >>> normalization("rms_norm")(np.ones((2, 5, 8))).shape
-    (2, 5, 8)
     """
     checks.choice("kind", kind, sorted(NORMS))
     layer, arguments = NORMS[kind]

@@ -39,11 +39,6 @@ def confusion_matrix(labels, predicted, num_classes):
 
     `labels`: (N,) ints, the true classes. `predicted`: (N,) ints. `num_classes`: int, C. Returns
     (C, C) int64.
-
-    Example:
-
-    >>> confusion_matrix([0, 0, 1], [0, 1, 1], 2).tolist()
-    [[1, 1], [0, 1]]
     """
     matrix = np.zeros((num_classes, num_classes), "int64")
     np.add.at(matrix, (np.asarray(labels), np.asarray(predicted)), 1)
@@ -79,11 +74,6 @@ def wilson(hits, count):
     """The Wilson 95% interval of a proportion, which is sensible at 0%, 100% and small counts.
 
     `hits`, `count`: the proportion hits / count. Returns a list of the lower and the upper bound.
-
-    Example:
-
-    >>> [round(bound, 3) for bound in wilson(42, 42)]
-    [0.916, 1.0]
     """
     z = 1.96  # of the normal distribution
     share, margin = hits / count, z * z / count
@@ -99,11 +89,6 @@ def accuracy_by_length(correct, lengths, borders=LENGTH_BORDERS):
     increasing ints; the last group is longer than the last of them. Returns a list of dict with
     `more_than`, `up_to` (None for the last group), `documents`, `accuracy` and `interval` (95%,
     Wilson), without empty groups.
-
-    Example:
-
-    >>> accuracy_by_length([True, False], [100, 700])[1]["accuracy"]
-    0.0
     """
     return _groups(lambda chosen: accuracy(np.asarray(correct, bool)[chosen]), lengths, borders)
 
@@ -252,11 +237,6 @@ def classification(logits, labels, lengths, num_classes):
         dict of plain Python numbers and lists: `documents`, `loss`, `accuracy`, `interval`,
             `macro_f1`, `precision`, `recall`, `f1`, `confusion`, `by_length`, `long` (documents
             over 512 tokens, in the form of `by_length`; None if there are none) and `lengths`.
-
-    Example:
-
-    >>> classification([[2.0, 0.0], [0.0, 2.0]], [0, 0], [10, 600], 2)["accuracy"]
-    0.5
     """
     logits, labels = np.asarray(logits), np.asarray(labels)
     check_finite(logits)

@@ -146,8 +146,3 @@ def feed_forward(config, initializer, name):
         kernel_initializer=initializer,
         name=name,
     )
-
-
-def norm(config, name):
-    """A norm of the config's kind."""
-    return normalization(config.norm_type, config.layer_norm_eps, name=name)

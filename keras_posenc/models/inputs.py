@@ -70,11 +70,7 @@ def reads_padding(model):
 
 def check_inputs(inputs, x):
     """Checks what is given to a model, where it is known already; returns it, with ids that have
-    no padding marked.
-
-    Args:
-        inputs: tuple of `IdInput`, and the names of all inputs in their order.
-        x: what Keras takes as inputs: an array or tensor, a list of them, or a dict.
+    no padding marked. `inputs`: tuple of `IdInput`, and the names of all inputs in their order.
     """
     ids, names = inputs
     several = isinstance(x, (list, tuple)) and len(x) == len(names)
@@ -238,12 +234,7 @@ class _Checked(keras.utils.PyDataset):
 
 class _Epochs(keras.callbacks.Callback):
     """Moves batches to the epoch that `fit` begins: a callback such as `BackupAndRestore` may make
-    it begin with another one than the first.
-
-    Args:
-        batches: a dataset with `epoch` and `set_epoch`.
-        initial_epoch: int, as given to `fit`.
-    """
+    it begin with another one than the first."""
 
     def __init__(self, batches, initial_epoch):
         super().__init__()

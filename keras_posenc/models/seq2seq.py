@@ -11,6 +11,7 @@ from keras_posenc.arguments import checks
 from keras_posenc.attention.key_values import Overwritten
 from keras_posenc.layers.block import Block, block_parts
 from keras_posenc.layers.dropout import Dropout
+from keras_posenc.layers.norm import normalization
 from keras_posenc.models import config_layers
 from keras_posenc.models.config import Config
 from keras_posenc.models.model import TransformerModel
@@ -228,7 +229,7 @@ def _block_layers(config, prefix, attentions):
 
     sublayers = {k: functools.partial(attention, encodings=e) for k, e in attentions.items()}
     sublayers["FeedForward"] = feed_forward
-    norm = functools.partial(config_layers.norm, config)
+    norm = functools.partial(normalization, config.norm_type, config.layer_norm_eps)
     block = Block(prefix, {}, block_parts(sublayers, norm, dropout=config.dropout_rate))
     block.make()
     return list(block.layers.values())

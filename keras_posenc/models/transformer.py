@@ -10,7 +10,7 @@ from keras_posenc.keras_support.nested_layers import Stored
 from keras_posenc.layers import activations
 from keras_posenc.layers.block import Block, block_parts
 from keras_posenc.layers.dropout import Dropout
-from keras_posenc.layers.norm import ConditionalLayerNormalization
+from keras_posenc.layers.norm import ConditionalLayerNormalization, normalization
 from keras_posenc.layers.short_convolution import ShortConvolution
 from keras_posenc.layers.token_embedding import AddTo, BiasAdd, IdEmbedding, MaskTokenDropout
 from keras_posenc.models import config_layers
@@ -376,7 +376,7 @@ class Transformer:
     def _norm(self, name):
         config, options = self.config, self.options
         if options.layer_norm_cond is None:
-            return config_layers.norm(config, name)
+            return normalization(config.norm_type, config.layer_norm_eps, name=name)
         return ConditionalLayerNormalization(
             epsilon=config.layer_norm_eps,
             hidden_size=options.layer_norm_cond_hidden_size,

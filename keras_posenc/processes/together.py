@@ -100,11 +100,8 @@ def read_shard(shard):
 
 @contextlib.contextmanager
 def counted_from(first, step=1):
-    """Errors about a text of a part give its number among all texts.
-
-    Args:
-        first, step: ints. The number of the first text of the part, and from one to the next.
-    """
+    """Errors about a text of a part give its number among all texts, of which every `step`-th from
+    `first` on is in the part."""
     try:
         yield
     except (TypeError, ValueError) as error:

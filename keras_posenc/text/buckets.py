@@ -76,11 +76,6 @@ def even_sizes(counts, lengths, budget, multiple=1):
     Each is compared with more others in a larger batch. So for each length there are as few batches
     as the budget allows, and these are of about the same size. `counts`, `lengths`, `budget`,
     `multiple`: as in `batch_sizes`. Returns a list of sizes.
-
-    Example:
-
-    >>> batch_sizes([13], [640], budget=8192), even_sizes([13], [640], budget=8192)
-    ([1], [7])
     """
     sizes, left = [], 0
     for count, length in zip(counts, lengths, strict=True):

@@ -109,14 +109,7 @@ def read_texts(path, text=None, label=None):
 
 def read_long_texts(path, text=None):
     """Reads texts to learn from without labels, as `read_texts(label=False)`, except for a .txt:
-    blank lines, as between the paragraphs of a book, are skipped.
-
-    Args:
-        path, text: as in `read_texts`.
-
-    Returns:
-        A `Texts`.
-    """
+    blank lines, as between the paragraphs of a book, are skipped."""
     return read_table(path, text, False, _one_label, paragraphs=True)
 
 

@@ -134,11 +134,6 @@ def fixed_sizes(counts, lengths, budget, multiple=1):
     `counts`: number of documents of each length. `lengths`: the lengths, increasing. `budget`:
     maximum number of tokens in a batch, padding included. `multiple`: int. Every size is a multiple
     of it. Returns a list of sizes.
-
-    Example:
-
-    >>> fixed_sizes([1], [64], budget=1024), fixed_sizes([500], [64], budget=1024)
-    ([1], [16])
     """
     accelerated, call, _ = costs()
     lengths = np.asarray(lengths)

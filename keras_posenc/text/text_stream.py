@@ -21,14 +21,6 @@ class TextStream:
     `source`: A path, or a sequence of texts that can be sliced: a list, or a column of a data set
     on disk. `text`: Name of the column of texts, or a tuple of names, as in `read_texts`. Raises
     FileNotFoundError, ValueError as `read_texts` does, for any line of the file.
-
-    Example:
-
-    >>> with open("lines.txt", "w") as file:
-    ...     _ = file.write("One.\\nTwo.\\nThree.\\n")
-    >>> texts = TextStream("lines.txt")
-    >>> len(texts), list(texts.parts(2))
-    (3, [['One.', 'Two.'], ['Three.']])
     """
 
     def __init__(self, source, text=None):

@@ -20,11 +20,7 @@ NAMELESS = ("", "pretrained", "tokenizersbackend", "auto")
 
 @dataclasses.dataclass
 class TokenizerSettings:
-    """tokenizer_config.json, special_tokens_map.json and config.json of a folder, read when asked.
-
-    Args:
-        folder: `Folder`.
-    """
+    """A folder's tokenizer_config.json, special_tokens_map.json and config.json, if asked for."""
 
     folder: Folder
 

@@ -16,13 +16,8 @@ WORD = re.compile(f"{CHINESE}{{2,}}")
 
 
 class Words:
-    """A pre-tokenizer: words of a function that are in a vocabulary are tokens, and what else there
-    is falls into BERT's words.
-
-    Args:
-        function: from a text, normalized, to the list of its words.
-        vocabulary: dict token -> id.
-    """
+    """A pre-tokenizer: words that a function makes of a normalized text are tokens if they are in a
+    vocabulary, and what else there is falls into BERT's words."""
 
     def __init__(self, function, vocabulary):
         self.function, self.vocabulary = function, vocabulary

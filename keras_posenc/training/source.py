@@ -135,7 +135,7 @@ def padding_id(tokenizer, config):
     That of the model's config, unless the tokenizer adds it to every text, as those of Qwen3's
     embedders do, or to passages; then that of another special token, or of no token.
     """
-    added = {*tokenizer.encode("a")[0], separator_id(tokenizer, config)}
+    added = {*tokenizer.assemble([])[0], separator_id(tokenizer, config)}
     candidates = [config.pad_token_id, tokenizer.pad_id, *tokenizer.reserved_ids]
     candidates += range(tokenizer.vocab_size, config.vocab_size)[:1]
     unused = (token for token in candidates if token is not None and token not in added)

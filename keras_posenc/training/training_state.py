@@ -84,16 +84,7 @@ def _damage(path):
 
 
 def load_state(path, model, expected=e.anything):
-    """Restores every variable of `save_state`, and returns the record, which must be as `expected`.
-
-    Example:
-
-    >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
-    >>> model.compile("adam", "mse")
-    >>> save_state("state.zip", model, {"epoch": 2})
-    >>> load_state("state.zip", model)
-    {'epoch': 2}
-    """
+    """Restores every variable of `save_state`; returns the record, which must be as `expected`."""
     (record, array, count), variables = _read(path), _variables(model)
     with _damage(path):
         expected(record, "")

@@ -113,9 +113,7 @@ def test_batches_from_memory_maps_equal_those_in_memory(
     options = {"shuffle": True, "seed": 3, **task.training_options}
     if task.name in ("classify", "tag"):
         options["class_weight"] = "balanced"
-    both = [
-        model.batches(each.texts, task.targets(each), **options) for each in (in_memory, on_disk)
-    ]
+    both = [model.batches(each.texts, each.labels, **options) for each in (in_memory, on_disk)]
     expected, found = (list(epochs_of(batches)) for batches in both)
     assert len(found) == len(expected) > 10
     for one, other in zip(expected, found, strict=True):

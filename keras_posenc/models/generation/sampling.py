@@ -33,16 +33,7 @@ def draw(logits, uniform, temperature=1.0, top_k=None, top_p=None):
 
     First to the `top_k` likeliest, then to the fewest of these that have the probability `top_p`
     among them. The token is where the running sum of the probabilities passes a uniform number.
-
-    Args:
-        logits: (B, V) float32.
-        uniform: (B,) float32, from 0 to below 1.
-        temperature: positive float.
-        top_k: int or None.
-        top_p: float above 0 and up to 1, or None.
-
-    Returns:
-        (B,) int32.
+    `logits`: (B, V) float32. `uniform`: (B,) float32, from 0 to below 1. Returns (B,) int32.
 
     Reference: [Nucleus sampling](https://arxiv.org/abs/1904.09751) for top-p.
     """

@@ -152,12 +152,8 @@ _PARTS = weakref.WeakKeyDictionary()
 
 def _parts(model):
     """The model up to its pooling, and the model behind it, or None if nothing is behind it."""
-    if model not in _PARTS:
-        _PARTS[model] = _cut(model)
-    return _PARTS[model]
-
-
-def _cut(model):
+    if model in _PARTS:
+        return _PARTS[model]
     pooling = [layer for layer in model.layers if isinstance(layer, MaskedPooling)]
     if len(pooling) != 1 or pooling[0].pooling != "mean":
         kinds = " and ".join(layer.pooling for layer in pooling) or "no pooling"
@@ -167,10 +163,10 @@ def _cut(model):
         )
     (pooling,) = pooling
     features = keras.tree.flatten(pooling.input)[0]
-    encoder = model_on(model, features, "features")
-    if pooling is model.layers[-1]:
-        return encoder, None
-    return encoder, _Head(pooling.output, model.output, name="head")
+    last = pooling is model.layers[-1]
+    head = None if last else _Head(pooling.output, model.output, name="head")
+    _PARTS[model] = model_on(model, features, "features"), head
+    return _PARTS[model]
 
 
 class _Head(backend.SafeTrainer, keras.Model):

@@ -148,12 +148,6 @@ def split(documents, share, seed, names_in=lambda label: ()):
     Returns the rest and the held-out documents, each in the order of `documents`. A class with one
     document stays in the first, and so does a document with a name that no other one of the first
     has.
-
-    Example:
-
-    >>> rest, held_out = split(read_texts("train.tsv"), 0.2, seed=0)
-    >>> len(rest) > len(held_out) > 0
-    True
     """
     checks.number("share", share, above=0, below=1, why="the part of the documents to hold out")
     ids = {}  # of names: strings, which may be on disk, take more memory

@@ -132,10 +132,6 @@ class FinetuneTask(Settings):
             class_weights(self.class_weight, label_names, np.ones(len(label_names)))
 
     # Batches and model.
-    def targets(self, documents):
-        """What `labels` takes as values in training."""
-        return documents.labels
-
     def labels(self, label_names, values=None):
         """The `Labels` of a `TextBatches`."""
         raise NotImplementedError

@@ -75,7 +75,7 @@ class Trainer:
         options["shape_price"] = shape_price(self.model, training=True) // epochs
         at_length = dataclasses.replace(self.finetuned, max_length=length)
         train = self.documents["train"]
-        texts, targets = train.texts, self.task.targets(train)
+        texts, targets = train.texts, train.labels
         if self.recipe.longer == "skip":
             short_enough = np.flatnonzero(self.token_counts <= length)
             if not len(short_enough):
@@ -274,7 +274,7 @@ class Trainer:
         found = {}
         for role, part in self.documents.items():
             if part and role != "train":
-                how = self._encoded(self.finetuned, part.texts, self.task.targets(part))
+                how = self._encoded(self.finetuned, part.texts, part.labels)
                 found[role] = how[0].batches(*how[1:], **self.task.training_options)
         return found
 

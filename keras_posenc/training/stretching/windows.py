@@ -129,12 +129,6 @@ class Passage:
 def draw_passages(length, size, rng):
     """Draws at most three passages of a text that begin where the teacher's first window, of `size`
     tokens, ends, or later. All have the same opening, of a twentieth to two fifths of `size`.
-
-    Example:
-
-    >>> passages = draw_passages(1000, 500, np.random.default_rng(0))
-    >>> [(p.opening, p.start, p.stop) for p in passages]
-    [(174, 553, 853)]
     """
     opening = int(rng.integers(max(1, size // 20), max(1, 2 * size // 5) + 1))
     count = max(1, min(3 * size // 5, size - opening, length - 1))
@@ -179,12 +173,6 @@ def context_kept(pairs):
     A pair is the change of each: the mean features (D,) of a passage after one opening, less those
     after another. The result is sum of t . s / sum of t . t: 0 if the opening changes nothing in
     the student, 1 if as much as in the teacher, which read it right before the passage.
-
-    Example:
-
-    >>> t = np.array([3.0, 4.0])
-    >>> context_kept([(t, t), (t, 0 * t)])
-    0.5
     """
     dots = sum(float(teacher @ student) for teacher, student in pairs)
     return dots / max(1e-12, sum(float(teacher @ teacher) for teacher, _ in pairs))
