@@ -72,7 +72,7 @@ def check(case):
     except ValueError as error:  # encodings that do not go together
         raise Refused(str(error)) from error
     generator = Generator(model, seed=case.seed % 1000, **case.search)
-    settings, rows = generator.settings, len(case.prompts) * case.search.get("n", 1)
+    settings, rows = generator.search, len(case.prompts) * case.search.get("n", 1)
     uniforms = [None] * len(case.prompts)
     if settings.samples:
         again = keras.random.SeedGenerator(case.seed % 1000)

@@ -41,13 +41,10 @@ def write_run_page(name, directory, path, title, report, parts):
 def _training(report):
     if not report["losses"]:
         return ""
-
-    def draw():
-        return plot.losses(report["losses"], size=(8.6, 2.8))
-
     steps = f"{len(report['losses']):,} steps in {report['seconds']:,.0f} s"
     words = "; ".join(filter(None, [steps, report.get("targets")]))
-    return picture(draw, "Loss of every step.") + f"<p class=note>{escaped(words)}.</p>"
+    losses = picture("Loss of every step.", plot.losses, report["losses"], size=(8.6, 2.8))
+    return losses + f"<p class=note>{escaped(words)}.</p>"
 
 
 def about(name, directory, recipe, metrics):

@@ -57,18 +57,15 @@ def write_contextual_report(directory, path=None, title="Contextual training rep
     'report.html'
     """
     report = read_metrics(directory, "contextual training", "contextualize", METRICS)
-    found = report["found"]
-
-    def draw():
-        return plot.found_by_distance(found, WAYS, report["chance"], size=(8.6, 3.8))
-
+    found, chance = report["found"], report["chance"]
+    what = "Passages found first, by the distance back to the name."
     heads = ["tokens back to the name", *WAYS.values()]
     rows = [[f"{row['tokens']:,}", *(f"{row[way]:.0%}" for way in WAYS)] for row in found]
     parts = [
         f"<p class=verdict>{escaped(verdict(report))}</p>",
         section(
             "Passages found by a name far before them",
-            picture(draw, "Passages found first, by the distance back to the name.")
+            picture(what, plot.found_by_distance, found, WAYS, chance, size=(8.6, 3.8))
             + "<p class=note>Held-out texts are copied with other names in their first sentence; "
             "later passages have a pronoun in place of the name. The query has the name, and the "
             "passage of the right copy should be the nearest.</p>"

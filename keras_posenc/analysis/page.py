@@ -70,14 +70,13 @@ def section(heading, body):
     return f"<section><h2>{escaped(heading)}</h2>\n{body}\n</section>" if body else ""
 
 
-def picture(draw, description):
-    """A figure as an image inside the page: an image's letters and ids meet no other image's.
-
-    `draw` is not called without Matplotlib; then the description stands in place of the image.
+def picture(description, draw, *args, **options):
+    """The figure that a function draws, as an image inside the page: an image's letters and ids
+    meet no other image's. Without Matplotlib the description stands in its place.
     """
     if not plot.has_matplotlib():
         return f"<p class=note>{escaped(description)} Not drawn: Matplotlib is not installed.</p>"
-    data = base64.b64encode(plot.to_svg(draw()).encode()).decode()
+    data = base64.b64encode(plot.to_svg(draw(*args, **options)).encode()).decode()
     return f'<img alt="{escaped(description)}" src="data:image/svg+xml;base64,{data}">'
 
 

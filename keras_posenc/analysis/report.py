@@ -170,11 +170,8 @@ def _results(runs):
 
 def _learning(run):
     key, title = run.headline
-
-    def draw():
-        return plot.learning_curves(run.history, run.steps, key, title, size=(8.6, 3.6))
-
-    return picture(draw, f"Loss and {title} over the epochs.")
+    what = f"Loss and {title} over the epochs."
+    return picture(what, plot.learning_curves, run.history, run.steps, key, title, size=(8.6, 3.6))
 
 
 def _by_length(runs):
@@ -184,16 +181,12 @@ def _by_length(runs):
     present = (key for key in titles if any(key in groups[0] for groups in judged.values()))
     if (key := next(present, None)) is None:
         return ""
-    title = titles[key]
+    title, what = titles[key], f"The {titles[key]} of the documents of each group of lengths."
     series = {name: groups for name, groups in judged.items() if key in groups[0]}
-
-    def draw():
-        return plot.score_by_length(series, key, title, size=(8.6, 3.8))
-
     names = " and ".join(sorted({run.judged[0] for run in runs if run.judged}))
     has_interval = any("interval" in group for groups in series.values() for group in groups)
     body = (
-        picture(draw, f"The {title} of the documents of each group of lengths.")
+        picture(what, plot.score_by_length, series, key, title, size=(8.6, 3.8))
         + f"<p class=note>{names.capitalize()} documents. "
         + "Lines: 95% intervals (Wilson). " * has_interval
         + "Numbers at the foot: documents in the group.</p>"
@@ -217,11 +210,8 @@ def _confusion(run):
         return ""
     name, metrics = run.judged
     labels, matrix = run.metrics["labels"], metrics["confusion"]
-
-    def draw():
-        height = min(3 + 0.24 * len(labels), 8)
-        return plot.confusion_matrix(matrix, labels, size=(min(height + 2, 8.6), height))
-
+    height = min(3 + 0.24 * len(labels), 8)
+    what = "Confusion matrix: documents by true and predicted class."
     classes = [
         (label, sum(row), f"{precision:.3f}", f"{recall:.3f}", f"{f1:.3f}")
         for label, row, precision, recall, f1 in zip(
@@ -229,7 +219,7 @@ def _confusion(run):
         )
     ]
     return (
-        picture(draw, "Confusion matrix: documents by true and predicted class.")
+        picture(what, plot.confusion_matrix, matrix, labels, size=(min(height + 2, 8.6), height))
         + f"<p class=note>{metrics['documents']:,} {name} documents.</p>"
         + details("Most frequent confusions", _confusions(labels, matrix))
         + details("Each class", table(["class", "documents", "precision", "recall", "F1"], classes))
@@ -257,11 +247,8 @@ def _lengths(runs):
         name, metrics = runs[0].judged
         series[name] = metrics["lengths"]
     marks = sorted({run.metrics["train"]["max_length"] for run in runs if not run.parts})
-
-    def draw():
-        return plot.length_histogram(series, marks, size=(8.6, 3.6))
-
-    return picture(draw, "Documents by their length in tokens.")
+    what = "Documents by their length in tokens."
+    return picture(what, plot.length_histogram, series, marks, size=(8.6, 3.6))
 
 
 UNFREEZE, LONGER = "Train all weights, without freeze", "Train for longer"

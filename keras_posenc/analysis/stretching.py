@@ -38,15 +38,12 @@ def write_stretch_report(directory, path=None, title="Stretching report"):
     """
     report = read_metrics(directory, "stretching", "stretch", METRICS)
     rows, old = report["agreement"], report["old_length"]
-
-    def draw():
-        return plot.agreement_by_position(rows, old, size=(8.6, 3.8))
-
+    what = "Cosine of the features with the unstretched encoder's, by position."
     parts = [
         f"<p class=verdict>{escaped(_verdict(report))}</p>",
         section(
             "Agreement by position",
-            picture(draw, "Cosine of the features with the unstretched encoder's, by position.")
+            picture(what, plot.agreement_by_position, rows, old, size=(8.6, 3.8))
             + "<p class=note>The unstretched encoder reads windows of its own length; a token's "
             "features are those of the window in which it stands most centrally. It reads twice, "
             "its windows shifted by a quarter; the dashed line is how far the two agree.</p>"

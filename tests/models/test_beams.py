@@ -7,17 +7,14 @@ from keras import ops
 from oracles_decoding import Search
 
 from keras_posenc import Generator, PositionalAttention
-from keras_posenc.models.generation.generator import SearchSettings
 from keras_posenc.models.generation.search import Beams
 
 
 @pytest.mark.once
 def test_each_beam_knows_what_itself_has_written():
     """Beams take each other's places, and a penalty of repetitions goes with the text."""
-    search, rng = (
-        Beams(SearchSettings(max_length=6, beams=3, repetition_penalty=1.5)),
-        np.random.default_rng(0),
-    )
+    search = Beams(max_length=6, beams=3, repetition_penalty=1.5)
+    rng = np.random.default_rng(0)
     state = search.start(6, ops.zeros((6, 9), "bool"), None)
     for place in range(6):
         logits = ops.convert_to_tensor(rng.normal(size=(6, 9)).astype("float32"))
@@ -47,14 +44,11 @@ def test_a_search_for_short_texts_tries_the_next_length():
 def test_a_search_finds_the_texts_of_its_definition(beams, end_ids):
     """Over random tables: ends inside and below the K likeliest, and ends of the last place."""
     for seed in range(60):
-        settings = SearchSettings(
-            max_length=4, end_ids=end_ids, beams=beams, n=2, alpha=seed % 3 / 2
-        )
+        search = Beams(max_length=4, end_ids=end_ids, beams=beams, n=2, alpha=seed % 3 / 2)
         table = np.random.default_rng(seed).normal(size=(4, 6, 6), scale=1.5).astype("float32")
         table[..., list(end_ids)] += seed % 2 * 2  # of many beginnings all ends are likely
-        search = Beams(settings)
         state = search.start(beams, None, None)
-        for place in range(settings.max_length):
+        for place in range(search.max_length):
             tokens = ops.convert_to_numpy(state["tokens"])
             last = tokens[:, place - 1] if place else np.ones(beams, int)
             logits = ops.convert_to_tensor(table[place, last])
@@ -63,5 +57,5 @@ def test_a_search_finds_the_texts_of_its_definition(beams, end_ids):
                 break
         found = ops.convert_to_numpy(search.result(state))[0].tolist()
         rows = table.astype("float64")
-        expected = Search(lambda text: rows[len(text), text[-1] if text else 1], settings).texts()  # noqa: B023
+        expected = Search(lambda text: rows[len(text), text[-1] if text else 1], search).texts()  # noqa: B023
         assert found == expected, seed

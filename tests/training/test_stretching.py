@@ -190,15 +190,14 @@ def test_passages_fit_into_one_window_with_the_opening():
         (38, 10, 3),
         (3, 2, 4),
     ):
-        passages = draw_passages(length, size, np.random.default_rng(seed))
-        assert 1 <= len(passages) <= 3
-        for passage in passages:
-            assert passage.opening + passage.stop - passage.start <= size
-            assert 0 <= passage.start < passage.inner.start + 1 <= passage.inner.stop
-            assert passage.inner.stop <= passage.stop <= length
-        inner = [row for p in passages for row in range(length)[p.inner]]
+        rng = np.random.default_rng(seed)
+        starts, count, margin, opening = draw_passages(length, size, rng)
+        assert 1 <= len(starts) <= 3 and opening + count <= size
+        assert 0 <= margin < count - margin
+        assert all(0 <= start <= length - count for start in starts)
+        inner = [row for start in starts for row in range(start + margin, start + count - margin)]
         assert len(set(inner)) == len(inner)
-    assert len(draw_passages(1534, 510, np.random.default_rng(0))) == 3
+    assert len(draw_passages(1534, 510, np.random.default_rng(0))[0]) == 3
 
 
 @pytest.mark.once
@@ -208,11 +207,11 @@ def test_the_context_kept_is_all_for_the_teacher_and_nothing_for_windows(small, 
     teacher = Reader(build_transformer_model(small), tokenizer, 12)
     first, second = (np.array(ids[:38]) for ids in tokenizer.contents(texts)[:2])
     test = HeldOutText(first, teacher, second)
-    opening = test.passages[0].opening
+    starts, *_, opening = draw_passages(38, teacher.size, np.random.default_rng(0))
     assert test.other[:opening].tolist() == second[:opening].tolist()
     assert test.other[opening:].tolist() == first[opening:].tolist()
     windows = test.changes(teacher(first), teacher(test.other))
-    assert len(windows) == len(test.passages)
+    assert len(windows) == len(starts)
     assert context_kept(windows) == pytest.approx(0, abs=1e-3)
     assert context_kept([(teacher, teacher) for teacher, _ in windows]) == pytest.approx(1)
     assert context_kept([(np.zeros(3), np.ones(3))]) == 0

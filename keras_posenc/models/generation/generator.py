@@ -1,7 +1,5 @@
 """`Generator`: a Keras model around a model, from prompts to texts."""
 
-import dataclasses
-
 import keras
 import numpy as np
 from keras import ops
@@ -123,13 +121,12 @@ class Generator(backend.SafeTrainer, keras.Model):
         ends = _whole_ids("end_id", ends, self.decoding)
         given = _whole_ids("pad_id", () if pad_id is None else (pad_id,), self.decoding)
         padding = given[0] if given else self.decoding.pad_token_id
-        self.settings = SearchSettings(
+        self.search = (OneByOne if beams == 1 else Beams)(
             **{name: getattr(self, name) for name in OPTIONS},
             end_ids=ends,
             filler=padding if padding is not None else ends[0] if ends else 0,
             forbidden=None if padding in ends else padding,
         )
-        self.search = (Beams if beams > 1 else OneByOne)(self.settings)
         if callback is not None and not callable(callback):
             raise TypeError(f"`callback` must be a function. Received: {callback!r}")
         if callback is not None and beams > 1:
@@ -142,9 +139,7 @@ class Generator(backend.SafeTrainer, keras.Model):
             self.jit_compile = False
         if seed is not None:
             self.seed = checks.whole("seed", seed, least=0, most=MOST_SEED)
-        self.seed_generator = (
-            keras.random.SeedGenerator(self.seed) if self.settings.samples else None
-        )
+        self.seed_generator = keras.random.SeedGenerator(self.seed) if self.search.samples else None
         self.built = True
 
     def predict(self, x, *args, **kwargs):
@@ -168,16 +163,16 @@ class Generator(backend.SafeTrainer, keras.Model):
 
     def call(self, inputs):
         inputs = dict(inputs) if isinstance(inputs, dict) else {"token_ids": inputs}
-        decoding, search, length = self.decoding, self.search, self.settings.max_length
+        decoding, search = self.decoding, self.search
         batch = ops.shape(inputs["token_ids"])[0]
         rows = batch * search.rows
         uniforms = None
-        if self.settings.samples:  # all in advance: a loop cannot change the generator's state
+        if search.samples:  # all in advance: a loop cannot change the generator's state
             uniforms = keras.random.uniform(
-                (rows, length), dtype="float32", seed=self.seed_generator
+                (rows, search.max_length), dtype="float32", seed=self.seed_generator
             )
         seen = ()
-        if self.settings.repetition_penalty != 1:
+        if search.repetition_penalty != 1:
             seen = seen_tokens(*decoding.written(inputs), decoding.vocab_size)
         context, caches, logits = decoding.begin(inputs)
         context, caches, logits, seen = (
@@ -192,9 +187,9 @@ class Generator(backend.SafeTrainer, keras.Model):
 
         def goes_on(place, state, caches):
             if not isinstance(place, int):
-                return ops.logical_and(place < length, search.goes_on(place, state))
+                return ops.logical_and(place < search.max_length, search.goes_on(place, state))
             unseen = not search.ends_early or (place - 1) % every
-            return place < length and (unseen or bool(search.goes_on(place, state)))
+            return place < search.max_length and (unseen or bool(search.goes_on(place, state)))
 
         def write(place, state, caches):
             state, caches = self._written(place, state, caches, context)
@@ -211,7 +206,7 @@ class Generator(backend.SafeTrainer, keras.Model):
             first = ops.ones((), "int32"), state, caches
             _, state, _ = ops.while_loop(goes_on, write, first)
         texts = search.result(state)
-        return texts if self.settings.n > 1 else texts[:, 0]
+        return texts if search.n > 1 else texts[:, 0]
 
     def _written(self, place, state, caches, context):
         """The state and the caches with one more token in each text, as number `place`."""
@@ -222,7 +217,7 @@ class Generator(backend.SafeTrainer, keras.Model):
     def _show(self, place, state):
         if self.callback is not None:
             new = ops.take(state["tokens"], place, axis=1)
-            tokens = ops.reshape(new, (-1, self.settings.n))
+            tokens = ops.reshape(new, (-1, self.search.n))
             backend.call_back(self.callback, ops.cast(place, "int32"), tokens)
 
     def get_config(self):
@@ -250,52 +245,3 @@ def _to_numpy(x):
     if isinstance(x, dict):
         return {name: _to_numpy(value) for name, value in x.items()}
     return ops.convert_to_numpy(x) if ops.is_tensor(x) else x
-
-
-@dataclasses.dataclass(frozen=True)
-class SearchSettings:
-    """The search of a `Generator`, whose arguments these are.
-
-    `end_ids`: tuple of int. The tokens that end a text. `filler`: int. What follows the end.
-    `forbidden`: int or None. A token that is never written.
-    """
-
-    max_length: int
-    end_ids: tuple = ()
-    filler: int = 0
-    forbidden: int | None = None
-    beams: int = 1
-    alpha: float = 0.6
-    temperature: float | None = None
-    top_k: int | None = None
-    top_p: float | None = None
-    repetition_penalty: float = 1.0
-    n: int = 1
-
-    def __post_init__(self):
-        for name in ("max_length", "beams", "n"):
-            checks.whole(name, getattr(self, name))
-        checks.number("repetition_penalty", self.repetition_penalty, above=0)
-        checks.number("alpha", self.alpha)
-        if self.top_k is not None:
-            checks.whole("top_k", self.top_k)
-        if self.temperature is not None:
-            remedy = "for the likeliest token leave it out"
-            checks.number("temperature", self.temperature, above=0, remedy=remedy)
-        if self.top_p is not None:
-            checks.number("top_p", self.top_p, above=0, most=1, why="it is a probability")
-        if self.samples and self.beams > 1:
-            raise ValueError(
-                "Beam search looks for the likeliest text, and `temperature`, `top_k` and `top_p` "
-                f"draw one: give one or the other. Received: beams={self.beams}"
-            )
-        if self.n > 1 and not self.samples and self.n > self.beams:
-            raise ValueError(
-                "`n` texts are drawn, with `temperature`, `top_k` or `top_p`, or are the best of "
-                f"at least as many beams. Received: n={self.n}, beams={self.beams}"
-            )
-
-    @property
-    def samples(self):
-        """Whether tokens are drawn at random."""
-        return not (self.temperature is None and self.top_k is None and self.top_p is None)

@@ -1,7 +1,5 @@
 """What the unstretched encoder makes of a long text: window by window, or behind its opening."""
 
-import dataclasses
-
 import numpy as np
 
 from keras_posenc.models.inputs import inputs_of
@@ -111,24 +109,13 @@ def one_segment(model, token_ids, **others):
     return inputs_of(model, {"token_ids": token_ids, "segment_ids": 0 * token_ids, **others})
 
 
-@dataclasses.dataclass(frozen=True)
-class Passage:
-    """A passage of a text, in tokens without the special ones."""
-
-    opening: int  # tokens of the text's beginning that the teacher reads before the passage
-    start: int  # ints, the passage
-    stop: int
-    margin: int  # tokens at its ends that lack some of their neighbours, and are not measured
-
-    @property
-    def inner(self):
-        """The slice of the tokens that are measured, in the text."""
-        return slice(self.start + self.margin, self.stop - self.margin)
-
-
 def draw_passages(length, size, rng):
     """Draws at most three passages of a text that begin where the teacher's first window, of `size`
-    tokens, ends, or later. All have the same opening, of a twentieth to two fifths of `size`.
+    tokens, ends, or later.
+
+    Returns `(starts, count, margin, opening)`: where they start, the tokens of each, how many at
+    each of its ends lack some of their neighbours and are not measured, and how many of the text's
+    beginning, a twentieth to two fifths of `size`, the teacher reads before each.
     """
     opening = int(rng.integers(max(1, size // 20), max(1, 2 * size // 5) + 1))
     count = max(1, min(3 * size // 5, size - opening, length - 1))
@@ -137,7 +124,7 @@ def draw_passages(length, size, rng):
     room = length - count - first
     number = max(1, min(3, room // max(1, count - 2 * margin)))
     starts = (first + (np.arange(number) + rng.random()) * room / number).astype(int).tolist()
-    return [Passage(opening, start, start + count, margin) for start in starts]
+    return starts, count, margin, opening
 
 
 class HeldOutText:
@@ -150,21 +137,21 @@ class HeldOutText:
     def __init__(self, text, teacher, others):
         self.text = text
         self.readings = [teacher(text, shift) for shift in (0.0, 0.5)]
-        self.passages = draw_passages(len(text), teacher.size, np.random.default_rng(0))
-        opening = self.passages[0].opening
+        rng = np.random.default_rng(0)
+        starts, count, margin, opening = draw_passages(len(text), teacher.size, rng)
         self.other = np.concatenate([others[:opening], text[opening:]])
-        self.before = first_token(teacher.tokenizer)
-        parts = [text[p.start : p.stop] for p in self.passages]
-        read = [teacher.after(each[:opening], parts) for each in (text, self.other)]
-        inner = slice(self.passages[0].margin, len(parts[0]) - self.passages[0].margin)
+        passages = [text[start : start + count] for start in starts]
+        read = [teacher.after(each[:opening], passages) for each in (text, self.other)]
+        inner = slice(margin, count - margin)
         self.of_teacher = [(one - other)[inner].mean(0) for one, other in zip(*read, strict=True)]
+        first = np.array(starts) + first_token(teacher.tokenizer)
+        self.rows = first[:, None] + np.arange(count)[inner]
 
     def changes(self, features, others):
         """Pairs of what the other opening changes in the teacher and in the student, whose features
         (T, D) are those of `text` and of `other`."""
-        changed = (features - others)[self.before :]
-        means = [changed[passage.inner].mean(0) for passage in self.passages]
-        return list(zip(self.of_teacher, means, strict=True))
+        changed = (features - others)[self.rows].mean(1)
+        return list(zip(self.of_teacher, changed, strict=True))
 
 
 def context_kept(pairs):
