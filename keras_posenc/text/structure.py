@@ -119,7 +119,11 @@ def _of_markdown(name, content):
     front = FRONT_MATTER.match(content)
     title = TITLE.search(front[2]) if front else None
     content = content[front.end() if front else 0 :]
-    page = markdown_it.MarkdownIt("commonmark").enable("table").render(content)
+    parser = markdown_it.MarkdownIt("commonmark", {"maxNesting": 10**6}).enable("table")
+    try:
+        page = parser.render(content)
+    except RecursionError:
+        return _plain(name, content)
     words = html.escape(title[1].strip().strip("\"'")) if title else ""
     return _of_html(name, f"<h1>{words}</h1>{page}")
 

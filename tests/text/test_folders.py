@@ -158,6 +158,22 @@ def test_metadata_before_markdown_is_no_text():
     assert read_structure("page", ".md", "---\n\nText: a\n\n---\n\nb").text == "Text: a\n\nb"
 
 
+@pytest.mark.parametrize("depth", [12, 60, 2000])
+def test_text_after_deep_lists_and_quotes_stays(depth):
+    """Where a parser would stop, the Markdown is the text."""
+    pytest.importorskip("markdown_it")
+    for nested in (
+        "".join(f"{'  ' * level}- item{level}\n" for level in range(min(depth, 200))),
+        "\n".join(f"{'>' * level} item{level}" for level in range(min(depth, 200))),
+        "- " * depth + "item0",
+        "[" * depth + "item0",
+    ):
+        text = read_structure("page", ".md", f"# A\n\n{nested}\n\n# End\n\nText").text
+        assert text.endswith("Text") and all(
+            f"item{level}" in text for level in range(nested.count("item"))
+        )
+
+
 def test_a_tag_that_does_not_end_hides_nothing():
     pytest.importorskip("markdown_it")
     for tag in ("script", "STYLE", "template", "noscript", "svg width=1", "title", "textarea"):
@@ -173,6 +189,11 @@ def test_a_tag_that_does_not_end_hides_nothing():
 def test_a_heading_is_one_line():
     found = read_structure("page", ".html", "<h1>The<br>car<div>manual</div></h1>Text")
     assert parts(found) == [("The car manual", "The\ncar\nmanual\n\nText")]
+
+
+def test_headings_of_the_first_level_stand_below_the_title():
+    found = read_structure("page", ".html", "<h1>A</h1>a<h2>B</h2>b<h1>Z</h1>z<h2>B</h2>b")
+    assert [path for path, _ in parts(found)] == ["A", "A > B", "A > Z", "A > Z > B"]
 
 
 def test_restructured_text():
@@ -271,6 +292,7 @@ def test_empty_files_beside_others_are_left_out(folder, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="none has no text: leave it out"):
         read_texts(tmp_path / "none")
     (tmp_path / "a.jsonl").write_text(json.dumps({"text": "a", "words": 1}) + "\n")
+    assert read_ids(tmp_path / "a.jsonl") == ("row", range(1, 2))
     with pytest.raises(ValueError, match="must have a column of titles, such as title, or be a fo"):
         read_titles(tmp_path / "a.jsonl", "auto")
     with pytest.raises(
