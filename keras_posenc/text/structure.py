@@ -58,7 +58,10 @@ def read_structure(name, suffix, content):
     str, a key of `FORMATS`. `content`: str, that of the file. Returns `Document`. Its paths begin
     with its title. Raises ImportError if the parser of the format is not installed.
     """
-    return FORMATS[suffix](name, content)
+    try:
+        return FORMATS[suffix](name, content)
+    except RecursionError:  # parts that are nested too deeply
+        return _plain(name, content)
 
 
 def title_at(headings, place):
@@ -120,10 +123,7 @@ def _of_markdown(name, content):
     title = TITLE.search(front[2]) if front else None
     content = content[front.end() if front else 0 :]
     parser = markdown_it.MarkdownIt("commonmark", {"maxNesting": 10**6}).enable("table")
-    try:
-        page = parser.render(content)
-    except RecursionError:
-        return _plain(name, content)
+    page = parser.render(content)
     words = html.escape(title[1].strip().strip("\"'")) if title else ""
     return _of_html(name, f"<h1>{words}</h1>{page}")
 
@@ -156,7 +156,7 @@ def _of_rst(name, content):
 def _of_python(name, content):
     try:
         tree = ast.parse(content)
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError):
         return _plain(name, content)
     starts, headings = (*_starts(content, LINE), len(content)), [(0, name)]
 
@@ -251,6 +251,10 @@ class _Reader(html.parser.HTMLParser):
             self.title = self.title or " ".join(data.split()) or None
         elif not self._out:
             self._add(data if self._pre else re.sub(r"\s+", " ", data))
+
+    def parse_marked_section(self, i, report=1):
+        """Leaves out <![any[ as browsers do; Python's raises an error unless it is CDATA."""
+        return self.parse_bogus_comment(i, report)
 
     def result(self):
         """(text, marks)"""

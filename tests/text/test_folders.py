@@ -186,6 +186,18 @@ def test_a_tag_that_does_not_end_hides_nothing():
     assert read_structure("page", ".html", drawing).text == "abc"
 
 
+@pytest.mark.parametrize("mark", ["<![x[y]>", "<![ x>", "<![if !vml]>", "<!x>", "<?php 1?>", "<!>"])
+def test_declarations_of_any_kind_are_left_out(mark):
+    assert read_structure("page", ".html", f"<p>a {mark}b").text == "a b"
+    assert read_structure("page", ".html", f"<p>a {mark[:-1]}").text.startswith("a")
+
+
+def test_what_is_nested_too_deeply_is_text():
+    pytest.importorskip("docutils")
+    content = "".join(f"{' ' * level}item{level}\n\n" for level in range(400))
+    assert parts(read_structure("page", ".rst", content)) == [("page", content.strip())]
+
+
 def test_a_heading_is_one_line():
     found = read_structure("page", ".html", "<h1>The<br>car<div>manual</div></h1>Text")
     assert parts(found) == [("The car manual", "The\ncar\nmanual\n\nText")]
