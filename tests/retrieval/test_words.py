@@ -286,7 +286,8 @@ def test_values_of_columns_are_as_python_or_a_file_writes_them(pretrained, tmp_p
 
 def test_rows_may_be_without_a_column(pretrained, tmp_path):
     """As lines of a .jsonl file may be: they have the value None there."""
-    rows = [{"text": "w1"}, {"text": "w2", "year": 2020}, {"text": "w3", "year": None}]
+    years = [{}, {"year": 2020}, {"year": None}, {}]
+    rows = [{"text": f"w{number}", **year} for number, year in enumerate(years)]
     path = tmp_path / "texts.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     found = embed(pretrained, path, verbose=0)
@@ -294,7 +295,7 @@ def test_rows_may_be_without_a_column(pretrained, tmp_path):
     def ids(only):
         return {row["id"] for row in search(pretrained, found, "w1", texts=path, only=only)}
 
-    assert ids({"year": 2020}) == {2} and ids({"year": None}) == {1, 3}
+    assert ids({"year": 2020}) == {2} and ids({"year": None}) == {1, 3, 4}
     with pytest.raises(ValueError, match=r"columns of the texts, .*'text', 'year'.* Rec.*'sort'"):
         ids({"year": 2020, "sort": 1})
 
