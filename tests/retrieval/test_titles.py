@@ -130,7 +130,11 @@ def test_a_folder_is_embedded_and_searched(pretrained, tmp_path, caplog):
     assert search(pretrained, vectors, "w1", only=["sub/b.py"], verbose=0)[0]["id"] == "sub/b.py"
     embed(pretrained, folder / "*.html", tmp_path / "p.npy", verbose=0)
     assert search(pretrained, tmp_path / "p.npy", "w1", verbose=0)[0]["id"] == "a.html"
-    # What changes in it is seen; elsewhere it is not followed.
+    # What changes in it is seen, also a name alone; elsewhere it is not followed.
+    (folder / "a.html").rename(folder / "a.htm")
+    assert "text" not in search(pretrained, vectors, "w1", verbose=0)[0]
+    (folder / "a.htm").rename(folder / "a.html")
+    assert "text" in search(pretrained, vectors, "w1", verbose=0)[0]
     (folder / "sub" / "b.py").write_text("class w22:\n    w5 = w7\n")
     assert "text" not in search(pretrained, vectors, "w1", verbose=0)[0]
     assert "is missing or has changed" in caplog.text
