@@ -1,8 +1,6 @@
 """The choice of a path: the cheapest one that can compute what the encodings need."""
 
-import dataclasses
 import functools
-from collections.abc import Callable
 
 import keras
 from keras import ops
@@ -47,49 +45,6 @@ AT_MOST = 4
 FEWEST_ROWS = 64
 
 
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """What the path of a call depends on."""
-
-    with_map: bool  # the map is requested
-    fused: bool  # a fused kernel is used
-    kernel: Callable | None  # a kernel of JAX for all rows: splash, or one with dropout
-    over_devices: bool  # the rows are split over several devices
-    local_rows: int | None  # in a block of local attention
-    block_rows: object  # int, scalar tensor or None: number of rows in a block, if the map is cut
-    num_rows: object  # int or scalar tensor: number of all rows
-    training: bool  # a backward pass follows
-    compute: Callable  # of one block
-
-
-# (condition, path): the first path whose condition holds is taken, with the plan and the arguments
-# of `attend_explicitly`. In training the attention matrix is not saved but recomputed in the
-# backward pass: a small one as a whole, a large one in blocks of rows. So memory is linear in the
-# length.
-PATHS = (
-    (lambda plan: plan.with_map, lambda plan, *x: attend_with_map(*x)),
-    (lambda plan: plan.kernel, lambda plan, *x: plan.kernel(*x)),
-    (
-        lambda plan: plan.local_rows,
-        lambda plan, *x: attend_locally(*x, plan.local_rows, plan.compute, plan.over_devices),
-    ),
-    (
-        lambda plan: plan.over_devices,
-        lambda plan, *x: attend_over_devices(*x, plan.block_rows, plan.compute),
-    ),
-    (
-        lambda plan: plan.block_rows is not None,
-        lambda plan, *x: attend_in_blocks(*x, plan.block_rows, plan.compute),
-    ),
-    (lambda plan: plan.fused, lambda plan, *x: attend_fused(*x)),
-    (
-        lambda plan: plan.training,
-        lambda plan, *x: attend_in_blocks(*x, plan.num_rows, plan.compute),
-    ),
-    (lambda plan: True, lambda plan, *x: attend_explicitly(*x)),
-)
-
-
 def attend(q, k, v, grid, rules, with_map=False):
     """Lets the encodings act, and attends by the cheapest path that they allow.
 
@@ -116,14 +71,12 @@ def attend(q, k, v, grid, rules, with_map=False):
             whole = backend.sequence_shards(q) == 1  # the kernel needs all rows
             fused = whole and _takes_splash(q, k, grid, rules)
             kernel = attend_by_splash if fused else None
-        plan = make_plan(q, k, grid, rules, with_map, fused, kernel)
-        path = next(path for condition, path in PATHS if condition(plan))
-        in_loop = plan.local_rows or plan.block_rows is not None
-        if not with_map and (in_loop or not fused) and splits_batch(q, rules, kernel):
-            path = functools.partial(path, plan)
-            return attend_per_device(path, q, k, v, grid, rules), None, None
-        result = path(plan, q, k, v, grid, rules)
-        return result if with_map else (result, None, None)
+        if with_map:
+            return attend_with_map(q, k, v, grid, rules)
+        path, in_loop = (kernel, False) if kernel else choose_path(q, k, grid, rules, fused)
+        if (in_loop or not fused) and splits_batch(q, rules, kernel):
+            path = functools.partial(attend_per_device, path)
+        return path(q, k, v, grid, rules), None, None
 
 
 def _takes_kernel(q, rules):
@@ -157,8 +110,12 @@ def _takes_splash(q, k, grid, rules):
     return serves
 
 
-def make_plan(q, k, grid, rules, with_map, fused, kernel):
-    """The `Plan` for heads and a grid on which the encodings have acted."""
+def choose_path(q, k, grid, rules, fused):
+    """The function of (q, k, v, grid, rules) that attends, and whether it computes blocks of rows.
+
+    In training the attention matrix is not saved but recomputed in the backward pass: a small one
+    as a whole, a large one in blocks of rows. So memory is linear in the length.
+    """
     hooks, num_rows = rules.hooks, ops.shape(q)[1]
     if fused:
         compute = fused_cells
@@ -166,7 +123,7 @@ def make_plan(q, k, grid, rules, with_map, fused, kernel):
         compute = attend_cells if hooks.read_weights else weigh_cells
     local = block_rows = None
     split = splits_sequence(q, k, hooks)
-    if not with_map and not kernel and not backend.is_exporting():
+    if not backend.is_exporting():
         local = None if grid.window is None else local_rows(q, k, grid, rules)
         local = local if local and local <= (hooks.most_rows or local) else None
         local = rows_on_each_device(q, local) if local and split else local
@@ -176,8 +133,18 @@ def make_plan(q, k, grid, rules, with_map, fused, kernel):
         block_rows = rows_of_block(q, k, hooks, heads, sizes) if heads and not local else None
         if hooks.most_rows:
             block_rows = _limited(block_rows, num_rows, hooks.most_rows)
-    training = grid.training
-    return Plan(with_map, fused, kernel, split, local, block_rows, num_rows, training, compute)
+    in_blocks = {"block_rows": local or block_rows, "compute": compute}
+    if local:
+        return functools.partial(attend_locally, **in_blocks, over_devices=split), True
+    if split:
+        return functools.partial(attend_over_devices, **in_blocks), block_rows is not None
+    if block_rows is not None:
+        return functools.partial(attend_in_blocks, **in_blocks), True
+    if fused:
+        return attend_fused, False
+    if grid.training:
+        return functools.partial(attend_in_blocks, block_rows=num_rows, compute=compute), False
+    return attend_explicitly, False
 
 
 def _limited(block_rows, num_rows, most_rows):

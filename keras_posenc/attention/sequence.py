@@ -94,7 +94,7 @@ def splits_batch(q, rules, kernel=None):
 def attend_per_device(path, q, k, v, grid, rules):
     """Computes path(q, k, v, grid, rules) on each device for its texts.
 
-    `path`: function, as in `PATHS`, whose result is the output (B, Tq, H, Dv) alone.
+    `path`: function, as from `choose_path`, whose result is the output (B, Tq, H, Dv) alone.
     """
     variables = {id(w): w for e in rules.hooks.encodings for w in e.weights}
     hashes = rules.hashes or (None, None)

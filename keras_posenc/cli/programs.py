@@ -1,5 +1,6 @@
 """From a command's arguments to the Python program that does it."""
 
+import functools
 import pathlib
 import sys
 
@@ -17,27 +18,21 @@ from keras_posenc.files.writing import is_same
 PREDICTIONS = (".csv", ".tsv", ".jsonl")
 
 
-def _finetune(arguments):
-    arguments = _valued(arguments, tasks=True) | _progress()
-    return _run("finetune", "train", "summary", "write_report", arguments, "metrics")
+# Command of a run: what it reads and returns, and the functions of its summary and its report.
+RUNS = {
+    "finetune": ("train", "metrics", "summary", "write_report"),
+    "pretrain": ("corpus", "metrics", "pretrain_summary", None),
+    "contextualize": ("texts", "model, report", "contextual_summary", "write_contextual_report"),
+    "stretch": ("texts", "model, report", "stretch_summary", "write_stretch_report"),
+}
 
 
-def _stretch(arguments):
-    summary, report = "stretch_summary", "write_stretch_report"
-    return _run("stretch", "texts", summary, report, _valued(arguments))
-
-
-def _contextualize(arguments):
-    summary, report = "contextual_summary", "write_contextual_report"
-    return _run("contextualize", "texts", summary, report, _valued(arguments))
-
-
-def _pretrain(arguments):
-    return _run("pretrain", "corpus", "pretrain_summary", None, _valued(arguments), "metrics")
-
-
-def _run(name, texts, summary, report, arguments, found="model, report"):
+def _run(name, arguments):
     """The program of a run: the call, its summary and its report."""
+    texts, found, summary, report = RUNS[name]
+    arguments = _valued(arguments, tasks=name == "finetune")
+    if name == "finetune":
+        arguments |= _progress()
     positional = [arguments.pop(each) for each in ("checkpoint", texts, "output")]
     report = None if arguments.pop("no_report", False) else report
     return program(
@@ -321,10 +316,7 @@ def _progress():
 
 
 PROGRAMS = {
-    "finetune": _finetune,
-    "pretrain": _pretrain,
-    "contextualize": _contextualize,
-    "stretch": _stretch,
+    **{name: functools.partial(_run, name) for name in RUNS},
     "evaluate": _evaluate,
     "predict": _predict,
     "embed": _embed,

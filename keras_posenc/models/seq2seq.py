@@ -182,9 +182,12 @@ class EncoderDecoder:
                 "query_order": ops.zeros((1, 1), "int32"),
                 "key_order": ops.zeros((1, ops.shape(cross_cache.key_mask)[1]), "int32"),
             }
-            read = functools.partial(_read_source, memory=memory, arguments=of_source)
-            x, self_cache = block.add(x, SELF, functools.partial(_append, cache=self_cache))
-            x, cross_cache = block.add(x, CROSS, read)
+            x, self_cache = block.add(
+                x, SELF, lambda layer, x, cache=self_cache: layer(x, x, cache=cache)
+            )
+            x, cross_cache = block.add(
+                x, CROSS, lambda layer, x, options=of_source: layer(x, memory, **options)
+            )
             x = block.add(x, "FeedForward")
             later.append((self_cache, cross_cache))
         return self.layers["Embedding-Token"](x, reverse=True)[:, 0], later
@@ -193,18 +196,8 @@ class EncoderDecoder:
         x = self.layers["Embedding-Scale"](self.layers["Embedding-Token"](ids))
         if "Embedding-Position" in self.layers:
             x = self.layers["Embedding-Position"](x, offset=offset)
-        return self._drop(x, f"{name}-Dropout")
-
-    def _drop(self, x, name):
-        return self.layers[name](x) if name in self.layers else x
-
-
-def _append(attention, x, cache):
-    return attention(x, x, cache=cache)
-
-
-def _read_source(attention, x, memory, arguments):
-    return attention(x, memory, **arguments)
+        dropout = self.layers.get(f"{name}-Dropout")
+        return x if dropout is None else dropout(x)
 
 
 def _embedding_layers(config, absolute_positions):

@@ -105,7 +105,12 @@ def test_they_decode_from_a_cache(case, gated):
 @pytest.mark.once
 def test_a_sliding_window_is_the_encoding_at_its_cost(monkeypatch):
     taken, local = [], choose.attend_locally
-    monkeypatch.setattr(choose, "attend_locally", lambda *x: taken.append(x) or local(*x))
+
+    def noted(*arguments, **options):
+        taken.append(True)
+        return local(*arguments, **options)
+
+    monkeypatch.setattr(choose, "attend_locally", noted)
     x = laws.numbers(length=512)
     ours = PositionalAttention(H, D, encodings=["rotary"], sliding_window=7)
     other = PositionalAttention(H, D, encodings=["rotary", {"name": "window", "window": 7}])

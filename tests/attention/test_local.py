@@ -37,9 +37,9 @@ def small_chunks(monkeypatch):
     """Chunks of 16 columns; and a note of each call that goes by them."""
     taken, attend_locally = [], local.attend_locally
 
-    def noted(q, k, v, grid, rules, block_rows, *others):
+    def noted(*arguments, block_rows, **options):
         taken.append(block_rows)
-        return attend_locally(q, k, v, grid, rules, block_rows, *others)
+        return attend_locally(*arguments, block_rows, **options)
 
     monkeypatch.setattr(local, "FEWEST_ROWS", 1)
     monkeypatch.setattr(choose, "attend_locally", noted)

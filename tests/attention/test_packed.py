@@ -26,9 +26,9 @@ def small_maps(cut_maps, monkeypatch):
     """Blocks of few rows, chunks of 16 columns; and a note of each window that goes by them."""
     taken, attend_locally = [], local.attend_locally
 
-    def noted(*arguments):
+    def noted(*arguments, **options):
         taken.append(True)
-        return attend_locally(*arguments)
+        return attend_locally(*arguments, **options)
 
     monkeypatch.setattr(local, "FEWEST_ROWS", 1)
     monkeypatch.setattr(choose, "attend_locally", noted)
