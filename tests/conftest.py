@@ -1,5 +1,6 @@
 """What every test may use: a fixed seed, a tiny configuration, real data out of PyPI packages."""
 
+import functools
 import gc
 import importlib.metadata
 import json
@@ -66,6 +67,8 @@ def data_path(package, *parts):
 
 
 def pytest_configure():
+    # Looking for garbage takes a tenth of the time of the imports, which leave hardly any.
+    gc.disable()
     # A shell that runs pytest in the background (nohup, some CI) has it ignore SIGINT, and the
     # commands that the tests start would inherit that.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -77,6 +80,11 @@ def pytest_ignore_collect(collection_path, config):
     if config.option.markexpr == "not once" and collection_path.suffix == ".py":
         return True if ALL_ONCE.search(collection_path.read_text("utf-8")) else None
     return None
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items):
@@ -149,6 +157,18 @@ def seeds_of_absent_devices():
             for kind in (torch.cuda, torch.xpu, torch.mtia):
                 if not kind.is_available():
                     patch.setattr(kind, "manual_seed_all", lambda seed: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def attributes_that_keras_skips():
+    """Keras keeps the attributes that no file of a model needs under one name and looks for them
+    under another, so it makes a layer to list them for each layer that is saved or loaded."""
+    from keras.src.saving import saving_lib
+
+    with pytest.MonkeyPatch.context() as patch:
+        if listed := getattr(saving_lib, "get_attr_skipset", None):  # not a public name
+            patch.setattr(saving_lib, "get_attr_skipset", functools.cache(listed))
         yield
 
 

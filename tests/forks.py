@@ -154,7 +154,10 @@ def leave(status):
 
 if __name__ == "__main__":
     import contextlib
+    import gc
     import warnings
+
+    gc.disable()
 
     import keras_posenc
 
@@ -163,6 +166,8 @@ if __name__ == "__main__":
     with contextlib.suppress(ImportError):
         import tensorflow  # noqa: F401  Keras would import it in each fork again
     share_context_of_compilers()
+    gc.freeze()  # a fork that looks for garbage among the imports would copy their pages
+    gc.enable()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of JAX and of Python, about threads, which are not there
         request = serve()

@@ -6,6 +6,7 @@ WITHOUT is a comma separated list of packages that this process cannot find, as 
 installed; STEP is a function below. A step that fails ends the process with its traceback.
 """
 
+import gc
 import pathlib
 import sys
 
@@ -187,6 +188,7 @@ def one_backend(google_checkpoint, minilm, torch_bin, reference, first_layer, fo
 
 
 if __name__ == "__main__":
+    gc.disable()
     _, without, step, *arguments = sys.argv
     hide([package for package in without.split(",") if package])
     globals()[step](*arguments)

@@ -15,7 +15,7 @@ from keras_posenc.keras_support.lazy import import_keras
 pytestmark = pytest.mark.once
 
 BACKENDS = {"tensorflow": ("tensorflow",), "jax": ("jax", "jaxlib"), "torch": ("torch",)}
-EXTRAS = ("safetensors", "tokenizers", "matplotlib", "transformers")
+EXTRAS = ("safetensors", "tokenizers", "matplotlib", "transformers", "sklearn")
 SCRIPT = pathlib.Path(__file__).with_name("one_backend.py")
 REFERENCE = pathlib.Path(__file__).parent / "references" / "bert4keras_minilm.npz"
 

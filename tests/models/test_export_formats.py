@@ -1,6 +1,7 @@
 """What is exported runs without Keras, at lengths that the export did not see."""
 
 import dataclasses
+import functools
 
 import keras
 import numpy as np
@@ -19,6 +20,18 @@ from keras_posenc.models.pooling import MaskedPooling
 BACKEND, KERAS = keras.backend.backend(), Version(keras.__version__)
 WRITES_ONNX = BACKEND == "tensorflow" or (BACKEND == "torch" and KERAS >= Version("3.15"))
 SHAPES = [(2, 9), (1, 5), (3, 70)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def operations_of_onnx():
+    """PyTorch lists them for each export, which is a fifth of the time of a small one."""
+    with pytest.MonkeyPatch.context() as patch:
+        if BACKEND == "torch" and WRITES_ONNX:
+            from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+            listed = functools.cache(ONNXRegistry.from_torchlib)
+            patch.setattr(ONNXRegistry, "from_torchlib", lambda self, **version: listed(**version))
+        yield
 
 
 @pytest.fixture(scope="module")
