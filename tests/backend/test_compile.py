@@ -28,11 +28,11 @@ def cuda(monkeypatch):
 
 
 @pytest.fixture
-def dynamo(monkeypatch):
+def dynamo():
     """Without former programs, and without the stacks of what each changes, which it would log."""
     torch._dynamo.reset()
-    monkeypatch.setattr(torch._dynamo.config, "side_effect_replay_policy", "silent")
-    yield
+    with torch._dynamo.config.patch(side_effect_replay_policy="silent"):
+        yield
     torch._dynamo.reset()
 
 
