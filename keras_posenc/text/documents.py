@@ -195,7 +195,8 @@ def check_strs(texts, name="texts", filled=False):
         if not isinstance(text, str):
             raise TypeError(f"`{name}` must be a list of str. Received: {quote(text)} at {number}")
         if filled and (not text.strip() or SURROGATES.search(text)):
-            raise ValueError(f"`{name}` must be valid text. Received: {quote(text)} at {number}")
+            what = "have half a surrogate pair" if text.strip() else "be empty"
+            raise ValueError(f"`{name}` must not {what}. Received: {quote(text)} at {number}")
 
 
 def is_list(texts):

@@ -121,9 +121,8 @@ def _of_markdown(name, content):
         raise _missing("markdown-it-py", "Markdown") from None
     front = FRONT_MATTER.match(content)
     title = TITLE.search(front[2]) if front else None
-    content = content[front.end() if front else 0 :]
     parser = markdown_it.MarkdownIt("commonmark", {"maxNesting": 10**6}).enable("table")
-    page = parser.render(content)
+    page = parser.render(content[front.end() if front else 0 :])
     words = html.escape(title[1].strip().strip("\"'")) if title else ""
     return _of_html(name, f"<h1>{words}</h1>{page}")
 

@@ -287,7 +287,7 @@ def test_refused_texts(plain):
         reranker.rank("one", ["three"], top_k=0)
     with pytest.raises(ValueError, match="Text 0 is empty"):
         reranker.rank("one", [" "])
-    with pytest.raises(ValueError, match="`query` must be valid text. Received: ''"):
+    with pytest.raises(ValueError, match="`query` must not be empty. Received: ''"):
         reranker.rank("", ["three"])
 
 
