@@ -82,16 +82,13 @@ def write_search_report(path, rows, found):
     """The table, recall by distance, and an example, as a page."""
     found_by = distant_context.by_distance(rows, "opening").items()
     by_distance = {plain(way): columns for way, columns in found_by}
-
-    def draw():
-        return recall(by_distance, size=(9.6, 4.2))
-
+    what = "Right sentence first, by distance."
     parts = [
         "<p class=verdict>Late chunking reads a document before it embeds its passages. After "
         "contextual training, passages are found by names that stand far before them, where no "
         "window of 512 tokens has both. If the first sentence names the subject, prepending it to "
         "each passage finds as many or more.</p>",
-        section("Recall by distance", picture(draw, "Right sentence first, by distance.")),
+        section("Recall by distance", picture(what, recall, by_distance, size=(9.6, 4.2))),
         section("An example", example_table(found)),
     ]
     heads, *lines = lines_of(rows)

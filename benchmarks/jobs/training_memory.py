@@ -61,7 +61,7 @@ def measure(path, cache):
         documents = cached_documents(cache, task, path, "train", None, None)
     else:
         documents = task.read(path, "train")
-    batches = model.batches(documents.texts, task.targets(documents), shuffle=True)
+    batches = model.batches(documents.texts, documents.labels, shuffle=True)
     for number in range(len(batches)):
         batches[number]
     print(f"{peak() - before:.0f} MB, {time.perf_counter() - started:.0f} s")
