@@ -11,7 +11,7 @@ from keras_posenc.retrieval.former import former_arguments
 from keras_posenc.retrieval.passages import PassageTexts
 from keras_posenc.retrieval.vectors import Vectors
 from keras_posenc.retrieval.words.scoring import Scoring, best_of_each, ranked_passages
-from keras_posenc.text.documents import check_strs
+from keras_posenc.text.documents import check_queries
 from keras_posenc.text.json_lines import check_jsonl, write_jsonl
 
 
@@ -86,7 +86,7 @@ def search(
     Reference: [fusion of scores](https://arxiv.org/abs/2210.11934).
     """
     queries = [queries] if isinstance(queries, str) else queries
-    check_strs(queries, "queries", filled=True)
+    check_queries(queries)
     checks.whole("top_k", top_k)
     check_jsonl(output, [vectors, texts])
     way = Scoring.of(scoring)

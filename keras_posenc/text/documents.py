@@ -186,17 +186,23 @@ def check_list(texts, name="texts"):
         raise TypeError(f"`{name}` must be a list. Received: {quote(texts)}")
 
 
-def check_strs(texts, name="texts", filled=False):
-    """Refuses what is no list of str; with `filled`, also none, and str that no tokenizer reads."""
+def check_strs(texts, name="texts"):
+    """Refuses what is no list of str."""
     check_list(texts, name)
-    if filled and not len(texts):
-        raise ValueError(f"`{name}` must have a text. Received: []")
     for number, text in enumerate(texts):
         if not isinstance(text, str):
             raise TypeError(f"`{name}` must be a list of str. Received: {quote(text)} at {number}")
-        if filled and (not text.strip() or SURROGATES.search(text)):
-            what = "have half a surrogate pair" if text.strip() else "be empty"
-            raise ValueError(f"`{name}` must not {what}. Received: {quote(text)} at {number}")
+
+
+def check_queries(queries, name="queries"):
+    """Refuses what is no list of str that a tokenizer reads."""
+    check_strs(queries, name)
+    if not len(queries):
+        raise ValueError(f"`{name}` must have a text. Received: []")
+    for number, query in enumerate(queries):
+        if not query.strip() or SURROGATES.search(query):
+            what = "have half a surrogate pair" if query.strip() else "be empty"
+            raise ValueError(f"`{name}` must not {what}. Received: {quote(query)} at {number}")
 
 
 def is_list(texts):

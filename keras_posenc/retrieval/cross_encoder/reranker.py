@@ -18,7 +18,7 @@ from keras_posenc.retrieval.embedder import Embedder, ranked, remembered
 from keras_posenc.retrieval.former import former_arguments
 from keras_posenc.retrieval.opening import choose_prompt, open_finetuned, read_encoder, save_as_read
 from keras_posenc.retrieval.readings import ENDS, PER_CHUNK, reading_of
-from keras_posenc.text.documents import check_list, check_strs, kind_of_all
+from keras_posenc.text.documents import check_list, check_queries, kind_of_all
 from keras_posenc.text.shapes import longest_length
 from keras_posenc.training.finetuning.task import check_encoded
 from keras_posenc.training.text_model import TextModel, check_chunks
@@ -220,7 +220,7 @@ class Reranker(Embedder):
         2
         """
         check_one_output(self, "rank")
-        check_strs([query], "query", filled=True)
+        check_queries([query], "query")
         check_list(documents, "documents")
         logits = self.logits([(query, document) for document in documents], verbose)
         scores = self.scores(logits)

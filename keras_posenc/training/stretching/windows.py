@@ -113,9 +113,9 @@ def draw_passages(length, size, rng):
     """Draws at most three passages of a text that begin where the teacher's first window, of `size`
     tokens, ends, or later.
 
-    Returns `(starts, count, margin, opening)`: where they start, the tokens of each, how many at
-    each of its ends lack some of their neighbours and are not measured, and how many of the text's
-    beginning, a twentieth to two fifths of `size`, the teacher reads before each.
+    Returns `(starts, count, margin, opening)`. Each passage has `count` tokens. Of these, `margin`
+    at each end lack some of their neighbours and are not measured. The teacher reads `opening`
+    tokens of the text's beginning before it, a twentieth to two fifths of `size`.
     """
     opening = int(rng.integers(max(1, size // 20), max(1, 2 * size // 5) + 1))
     count = max(1, min(3 * size // 5, size - opening, length - 1))
