@@ -86,8 +86,10 @@ def check_tied(checkpoint, table):
     """Raises ValueError if an adapter changes a token table that a head of tokens shares.
 
     PEFT leaves the head as it was, so that the two are no longer the same. `checkpoint`:
-    `LoraCheckpoint`. `table`: `Table` of the family.
+    `Checkpoint`. `table`: `Table` of the family.
     """
+    if not isinstance(checkpoint, LoraCheckpoint):
+        return
     tokens, *head = (
         {place.name for place in table.names(name)} & checkpoint.keys()
         for name in ("Embedding-Token/embeddings", "MLM-Output/kernel")

@@ -15,28 +15,20 @@ from keras_posenc.models.heads_in import read_head
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Options of the graph; every field is a keyword of `build_transformer_model`.
-
-    Attributes:
-        extension: `Extension` of the table of positions, or None.
-        encodings: list of specs for every layer, the family's own included.
-        head: `TaskHead`, or None; the keyword names its task.
-        swapped: bool. Whether the user gave some of them.
-        stored: function (name, shape) -> array or None, the checkpoint's numbers.
-    """
+    """Options of the graph; every field is a keyword of `build_transformer_model`."""
 
     application: str = "encoder"
-    extension: object = None
+    extension: object = None  # `Extension` of the table of positions
     max_position: int | None = None
-    encodings: tuple = ()
-    swapped: bool = False
+    encodings: tuple = ()  # specs for every layer, with those of the family
+    swapped: bool = False  # whether the user gave some of them
     absolute_positions: bool = True
     position_ids: object = None
     with_pool: bool | str = False
     with_nsp: bool | str = False
     with_mlm: bool | str = False
     with_discriminator: bool | str = False
-    head: object = None
+    head: object = None  # `TaskHead`; the keyword names its task
     label_names: list | None = None
     custom_position_ids: bool = False
     packed: bool = False
@@ -50,7 +42,7 @@ class Options:
     layer_norm_cond_hidden_act: str = "linear"
     additional_input_layers: object = None
     layers: dict | None = None
-    stored: object = None
+    stored: object = None  # function (name, shape) -> array or None, the checkpoint's numbers
     prefix: str = ""
     name: str | None = None
 
@@ -171,20 +163,34 @@ def with_head(config, options):
     return config, () if label_names is None else layers
 
 
-def check_table(extension, absolute_positions, config):
-    """Refuses to extend a table of positions that there is not."""
-    if not (absolute_positions and config.position_table):
-        why = "`absolute_positions=False` leaves out the table of positions"
-        if not config.position_table:
-            why = f"{FAMILIES[config.family].title} has no table of positions"
-        raise ValueError(
-            f"{why}, so there is nothing to extend. Received: extension={str(extension)!r}"
-        )
+def refuse_extension(extension, config):
+    """Raises ValueError for an extension of a table of positions that there is not."""
+    why = "`absolute_positions=False` leaves out the table of positions"
+    if not config.position_table:
+        why = f"{FAMILIES[config.family].title} has no table of positions"
+    raise ValueError(
+        f"{why}, so there is nothing to extend. Received: extension={str(extension)!r}"
+    )
+
+
+def check_options(options, config, application, position_ids):
+    """Refuses options that do not go with each other, or with a config."""
+    if application == "unilm":
+        check_segments(config)
+    if options.get("with_mlm"):
+        check_token_logits(config)
+    if options.get("attention_caches"):
+        check_caches(options["attention_caches"], application, config)
+    if options.get("packed"):
+        check_packed(options, config)
+    if position_ids is not None:
+        check_position_ids(position_ids, options)
 
 
 def check_position_ids(position_ids, options):
     """Refuses what makes no ids, and ids from two places."""
-    if options.get("custom_position_ids") or not isinstance(position_ids, keras.layers.Layer):
+    from_caller = options.get("custom_position_ids") or options.get("packed")
+    if from_caller or not isinstance(position_ids, keras.layers.Layer):
         raise ValueError(
             "`position_ids` is a layer that makes ids from the tokens, and goes without "
             f"`custom_position_ids`, which asks the caller for them. Received: {position_ids!r}"

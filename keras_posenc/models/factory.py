@@ -5,19 +5,15 @@ import os
 
 from keras_posenc.arguments import checks
 from keras_posenc.checkpoints.load import Loader
-from keras_posenc.checkpoints.lora_files import LoraCheckpoint, check_tied
+from keras_posenc.checkpoints.lora_files import check_tied
 from keras_posenc.checkpoints.reader import with_lora
 from keras_posenc.files.untrusted import quote
 from keras_posenc.folders.folder import Folder
 from keras_posenc.models.arguments import (
     Options,
-    check_caches,
-    check_packed,
-    check_position_ids,
-    check_segments,
-    check_table,
-    check_token_logits,
+    check_options,
     extension_of,
+    refuse_extension,
     sort_arguments,
     trained_extension,
     with_head,
@@ -153,41 +149,32 @@ def build_transformer_model(
     arguments = set(inspect.signature(build_transformer_model).parameters) - {"kwargs"}
     options, sizes = sort_arguments(kwargs, model, arguments)
     extension = extension_of(extension, hierarchical_position)
-    extended = extension is not None and extension.table is not None
-    if max_position is not None and (
-        not extended or config_path is None and "max_position_embeddings" not in sizes
-    ):
+    scaling = extension and extension.rope_scaling
+    if extension is not None and extension.table is None:
+        extension = None
+    unsized = config_path is None and "max_position_embeddings" not in sizes
+    if max_position is not None and (extension is None or unsized):
         sizes["max_position"] = max_position
     config = read_config(config_path, model, **sizes)
-    family = FAMILIES[config.family]
     if application != "encoder":
         options["with_mlm"] = options.get("with_mlm") or True
     config, new = with_head(config, options)
-    scaling = extension and extension.rope_scaling
     config, encodings, swapped = choose_encodings(config, encodings, scaling)
     if encodings:
         check_encodings(encodings, application, options, config)
-    if application == "unilm":
-        check_segments(config)
-    if options.get("with_mlm"):
-        check_token_logits(config)
-    if options.get("attention_caches"):
-        check_caches(options["attention_caches"], application, config)
-    if extended:
-        check_table(extension, absolute_positions, config)
+    check_options(options, config, application, position_ids)
+    has_table = absolute_positions and config.position_table
+    if extension is not None and not has_table:
+        refuse_extension(extension, config)
     if options.get("packed"):
-        check_packed(options, config)
         options["custom_position_ids"] = True
-    if position_ids is not None:
-        check_position_ids(position_ids, options)
     if keep_tokens is not None or compound_tokens:
         config = with_vocabulary(config, keep_tokens, compound_tokens)
+    family = FAMILIES[config.family]
     table, loader = family.table(config), None
     if checkpoint_path is not None:
-        if adapter is not None:
-            checkpoint_path = with_lora(checkpoint_path, adapter)
         loader = Loader(
-            checkpoint_path,
+            checkpoint_path if adapter is None else with_lora(checkpoint_path, adapter),
             table,
             keep_tokens=keep_tokens,
             compound_tokens=compound_tokens,
@@ -195,12 +182,10 @@ def build_transformer_model(
             ignore=ignore,
             new=new,
         )
-        adapted = isinstance(loader.checkpoint, LoraCheckpoint)
-        if adapted and options.get("with_mlm") and config.tie_word_embeddings:
+        if options.get("with_mlm") and config.tie_word_embeddings:
             check_tied(loader.checkpoint, table)
-        if absolute_positions and config.position_table and not extended and max_position is None:
+        if has_table and extension is None and max_position is None:
             extension, max_position = trained_extension(loader.checkpoint.stretching)
-            extended = extension is not None
         if not ignore_invalid_weights:
             check_size(config, loader)
         if options.get("head") is not None and options.get("label_names") is None:
@@ -210,11 +195,11 @@ def build_transformer_model(
         raise ValueError(f"`{name}` is for a checkpoint's tensors. Received: {name}={quote(value)}")
     options = Options(
         application=application,
-        extension=extension if extended else None,
-        max_position=max_position if extended else None,
+        extension=extension,
+        max_position=None if extension is None else max_position,
         encodings=encodings,
         swapped=swapped,
-        absolute_positions=absolute_positions and config.position_table,
+        absolute_positions=has_table,
         position_ids=position_ids,
         stored=None if loader is None else loader.initial,
         **options,
