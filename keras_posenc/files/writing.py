@@ -27,11 +27,13 @@ NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 def replacing(path):
     """Yields a temporary path on the same disk that replaces `path` once it is completely written.
 
-    A process killed before that leaves `path` unchanged. If `path` is a link to a file, the file
-    replaces the link, and not what it leads to.
+    A process killed before that leaves `path` unchanged; what it wrote is removed by the next one.
+    If `path` is a link to a file, the file replaces the link, and not what it leads to.
     """
     path = pathlib.Path(path)
     _check_replaceable(path)
+    if fcntl is not None:  # what another process is writing is locked
+        clear_partials(path.parent, {path.name})
     with temporary_folder(path.parent) as folder:
         partial = folder / path.name
         with named(path):
@@ -135,11 +137,12 @@ def temporary_folder(parent):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def clear_partials(folder):
-    """Removes the temporary folders of processes that were killed."""
+def clear_partials(folder, names=None):
+    """Removes temporary folders of killed processes: all, or those with no files but `names`."""
     for path in filter(is_partial, folder.glob(f"{PARTIAL}*")):
-        with contextlib.suppress(BlockingIOError, FileNotFoundError), alone(path, wait=False):
-            shutil.rmtree(path, ignore_errors=True)
+        with contextlib.suppress(OSError), alone(path, wait=False):
+            if names is None or names.issuperset(os.listdir(path)):
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def is_partial(path):

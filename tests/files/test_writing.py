@@ -237,6 +237,28 @@ def test_writers_of_one_folder_at_once(output):
     assert len({(output / name).read_text() for name in "abc"}) == 1
 
 
+def test_what_a_killed_process_left_of_a_file_is_removed_with_the_next_one(output):
+    left = {"aaaaaaaa": ["a"], "bbbbbbbb": [], "cccccccc": ["b"], "dddddddd": ["a", "b"]}
+    for drawn, names in left.items():
+        (output / f".partial-{drawn}").mkdir()
+        for name in names:
+            (output / f".partial-{drawn}" / name).write_text("half")
+    with replacing(output / "a") as partial:
+        partial.write_text("another process is writing it")
+        write_text(output / "a", "text")
+        assert partial.exists()
+    names = sorted(path.name for path in output.iterdir())
+    assert names == [".partial-cccccccc", ".partial-dddddddd", "a"]
+
+
+def test_temporary_files_of_another_user_stay(output, monkeypatch):
+    (output / ".partial-aaaaaaaa").mkdir()
+    refuse = PermissionError(13, "Permission denied")
+    monkeypatch.setattr(os, "open", lambda *_, **__: (_ for _ in ()).throw(refuse))
+    clear_partials(output)
+    assert (output / ".partial-aaaaaaaa").is_dir()
+
+
 def test_a_run_that_starts_leaves_others_temporary_files(output):
     """A report is written into the folder of a run that begins; one that was killed had left
     something."""
