@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import glob
 import os
 import signal
 import sys
@@ -12,6 +11,7 @@ from keras_posenc.files.untrusted import check_name
 from keras_posenc.folders import huggingface
 from keras_posenc.folders.download import from_hub, local_path
 from keras_posenc.folders.folder import Folder
+from keras_posenc.text.folders import matching
 
 MODELS = ("checkpoint", "directory", "reranker")
 FILES = (
@@ -30,7 +30,7 @@ def check_files(arguments):
         if not isinstance(path, str):  # not given, a number, or texts
             continue
         check_name(path)
-        if name not in MODELS and not os.path.exists(path) and _matches(path):
+        if name not in MODELS and not os.path.exists(path) and any(matching(path)):
             continue
         path = local_path(path) if name in MODELS else path
         try:
@@ -49,11 +49,6 @@ def check_files(arguments):
     if isinstance(path, str) and (folder := Folder.of(path)).is_directory:
         if folder.kind == "huggingface":
             huggingface.weights_file(folder)
-
-
-def _matches(path):
-    """Whether files fit a pattern such as texts/part-*.parquet."""
-    return bool(set(path) & set("*?[")) and any(glob.iglob(path, recursive=True))
 
 
 def _check_prefix(path, what):

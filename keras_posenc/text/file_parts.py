@@ -5,6 +5,7 @@ import pathlib
 
 from keras_posenc.files.untrusted import check_pointer, parse_json, shorten
 from keras_posenc.text.decoding import FilePart, check_no_utf16, existing_text, not_utf8
+from keras_posenc.text.folders import is_documents, matching
 from keras_posenc.text.parquet import parquet_parts
 from keras_posenc.text.tables import UnendedField, csv_rows, fields_in, named_rows
 
@@ -28,9 +29,7 @@ def file_parts(source, size, paragraphs=False):
 def paths_of(source):
     """The files that a path, or a pattern of names, stands for."""
     path = pathlib.Path(source)
-    paths = [path]
-    if any(mark in path.name for mark in "*?[") and not path.exists():
-        paths = sorted(path.parent.glob(path.name)) or paths
+    paths = [path] if path.exists() else sorted(matching(path)) or [path]
     if path.is_dir() or (paths != [path] and any(each.suffix.lower() == ".txt" for each in paths)):
         raise ValueError(
             f"{path} stands for documents, a text per file, which are read whole: leave `cache` "
@@ -43,6 +42,11 @@ def paths_of(source):
                 "convert it."
             )
     return paths
+
+
+def is_streamed(path):
+    """Whether a path is that of a table that is read in parts."""
+    return not is_documents(path) and existing_text(path).suffix.lower() in STREAMED
 
 
 def table_parts(path, size, paragraphs=False):

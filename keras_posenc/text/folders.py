@@ -7,6 +7,9 @@ from keras_posenc.files.untrusted import SURROGATES, check_name
 from keras_posenc.text.decoding import FilePart, decode_any, existing_text
 from keras_posenc.text.structure import FORMATS, read_structure
 
+# Texts that are no documents, in a folder with one of these files.
+VOCABULARIES = {"vocab.txt", "merges.txt"}
+OF_MODELS = ("config.json", "tokenizer_config.json", "recipe.json")
 COLUMNS = ["id", "title", "text", "headings"]
 MARKS = set("*?[")
 
@@ -22,14 +25,14 @@ def is_documents(path):
     if path.exists():
         suffix = path.suffix.lower()
         return suffix in FORMATS and suffix != ".txt"
-    return bool(MARKS & set(str(path))) and any(_matching(path))
+    return any(matching(path))
 
 
 def files_of(path):
     """The files that a folder, with those below it, or a pattern has, in the order of their paths.
 
-    Files of other formats are left out, and those whose name, or that of a folder, begins with a
-    full stop. Returns (folder, list of `pathlib.Path`s).
+    Files of other formats are left out, the vocabularies of models, and files whose name, or that
+    of a folder, begins with a full stop. Returns (folder, list of `pathlib.Path`s).
     """
     path = pathlib.Path(path)
     check_name(path)
@@ -38,13 +41,14 @@ def files_of(path):
     if path.is_dir():
         folder, found = path, path.rglob("*")
     else:
-        folder, found = _root(path), _matching(path)
+        folder, found = _root(path), matching(path)
     files = [
         each
         for each in sorted(found)
         if each.suffix.lower() in FORMATS
         and each.is_file()
         and not any(part.startswith(".") for part in each.relative_to(folder).parts)
+        and not (each.name in VOCABULARIES and any((each.parent / n).exists() for n in OF_MODELS))
     ]
     if not files:
         raise ValueError(
@@ -76,12 +80,12 @@ def read_documents(path):
 
 
 def _root(pattern):
-    """The folder above the first part of a pattern that has a mark."""
-    parts = pattern.parts
-    marked = next(number for number, part in enumerate(parts) if MARKS & set(part))
-    return pathlib.Path(*parts[:marked])
+    """The folder above the first part of a pattern that has a mark, and is not itself a folder."""
+    folders = [pattern, *pattern.parents]
+    return next(each for each in folders if each.is_dir() or not MARKS & set(str(each)))
 
 
-def _matching(pattern):
-    root = _root(pattern)
-    return root.glob(str(pattern.relative_to(root))) if root.is_dir() else ()
+def matching(pattern):
+    """What fits a pattern such as texts/part-*.parquet; nothing fits a path without marks."""
+    root = _root(pattern := pathlib.Path(pattern))
+    return root.glob(str(pattern.relative_to(root))) if root.is_dir() and root != pattern else ()

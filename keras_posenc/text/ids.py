@@ -1,10 +1,9 @@
 """Ids of the rows of a file, which lead from a result back to its text."""
 
 from keras_posenc.files.untrusted import SURROGATES, quote, shorten
-from keras_posenc.text.decoding import FilePart, existing_text
-from keras_posenc.text.file_parts import STREAMED, file_parts
+from keras_posenc.text.decoding import FilePart
+from keras_posenc.text.file_parts import file_parts, is_streamed
 from keras_posenc.text.files import ids_in, present, read_rows, usual
-from keras_posenc.text.folders import is_documents
 
 TITLE_NAMES = ("headings", "title", "heading", "name")
 ROWS = 1024  # that are read together
@@ -71,8 +70,7 @@ def id_text(each):
 
 def parts_of_file(path):
     """Yields `FilePart`s of a file that `read_texts` reads, with few rows each where possible."""
-    streamed = not is_documents(path) and existing_text(path).suffix.lower() in STREAMED
-    if streamed:
+    if is_streamed(path):
         yield from file_parts(path, ROWS)
     else:
         columns, rows, _ = read_rows(path)

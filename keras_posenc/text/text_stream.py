@@ -5,9 +5,8 @@ import os
 
 from keras_posenc.text.decoding import existing_text
 from keras_posenc.text.documents import is_list, kind_of_all
-from keras_posenc.text.file_parts import STREAMED, file_parts
+from keras_posenc.text.file_parts import file_parts, is_streamed
 from keras_posenc.text.files import read_texts
-from keras_posenc.text.folders import is_documents
 
 ROWS = 256  # that are read together
 
@@ -26,9 +25,8 @@ class TextStream:
     def __init__(self, source, text=None):
         self._path = None
         if isinstance(source, (str, os.PathLike)):
-            streamed = not is_documents(source) and existing_text(source)
-            if streamed and streamed.suffix.lower() in STREAMED:
-                self._path, self._column = streamed, text
+            if is_streamed(source):
+                self._path, self._column = existing_text(source), text
             else:
                 source = read_texts(source, text=text, label=False).texts
         elif not is_list(source):

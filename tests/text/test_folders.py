@@ -5,7 +5,9 @@ import pathlib
 
 import pytest
 
+from keras_posenc.cli.guards import check_files
 from keras_posenc.text import read_texts
+from keras_posenc.text.file_parts import paths_of
 from keras_posenc.text.files import read_long_texts
 from keras_posenc.text.ids import read_ids, read_titles
 from keras_posenc.text.structure import read_structure, title_at
@@ -278,6 +280,30 @@ def test_folders_without_documents(tmp_path, folder):
     (folder / "none.html").write_bytes(b"\xff\xfe")
     with pytest.raises(ValueError, match="none.html, line 1: this is UTF-16; convert"):
         read_texts(folder)
+
+
+@pytest.mark.parametrize("mark", ["config.json", "tokenizer_config.json", "recipe.json"])
+def test_the_vocabulary_of_a_model_is_no_document(folder, mark):
+    for name in ("vocab.txt", "merges.txt"):
+        for place in (folder, folder / "sub"):
+            (place / name).write_text("word\n")
+    (folder / "sub" / mark).write_text("{}")
+    names = ["mail.py", "merges.txt", "plain.txt", "sub/car.html", "vocab.txt"]
+    assert read_ids(folder)[1] == names
+    assert read_ids(f"{folder}/**/*.txt")[1] == ["merges.txt", "plain.txt", "vocab.txt"]
+
+
+def test_folders_of_a_pattern_may_have_its_marks_in_their_names(folder):
+    folder = folder.rename(folder.with_name("manual [new]*"))
+    assert read_ids(f"{folder}/*.txt")[1] == ["plain.txt"]
+    assert read_ids(f"{folder}/[s]ub/*.html")[1] == ["sub/car.html"]
+    check_files({"texts": f"{folder}/*.txt"})
+    with pytest.raises(FileNotFoundError):
+        read_ids(f"{folder}/*.rst")
+    with pytest.raises(FileNotFoundError):
+        read_ids(folder / "none.txt")
+    (folder / "a.jsonl").write_text('{"text": "a"}\n')
+    assert paths_of(f"{folder}/*.jsonl") == [folder / "a.jsonl"]
 
 
 def test_empty_files_beside_others_are_left_out(folder, tmp_path, monkeypatch):
