@@ -226,20 +226,18 @@ def texts_of(column, name="texts"):
 
 
 def kind_of_all(texts, first=0):
-    """What texts are, "str" or another kind, or an error if one is empty or of another kind.
-
-    `first`: int. The number of the first of them, for errors.
-    """
+    """What texts are, "str" or another kind, or an error for one, which counts from `first`."""
     check_list(texts)
     if len(texts) == 0:
         raise ValueError("No texts to batch: the list is empty.")
-    kinds = {_kind(number, text) for number, text in enumerate(texts, first)}
+    kinds = {kind_of(f"Text {number}", text) for number, text in enumerate(texts, first)}
     if len(kinds) > 1:
         raise TypeError(f"Texts of several kinds, {' and '.join(sorted(kinds))}: give one kind.")
     return kinds.pop()
 
 
-def _kind(number, text):
+def kind_of(name, text):
+    """What a text is, or an error with the name that it is given."""
     if isinstance(text, str):
         kind, filled = "str", bool(text.strip())
     elif isinstance(text, tuple) and len(text) == 2 and all(isinstance(t, str) for t in text):
@@ -249,8 +247,8 @@ def _kind(number, text):
         for word in text:
             if not is_word(word):
                 raise ValueError(
-                    f"Text {number} has the word {quote(word)}: words are not empty and have no "
-                    "spaces or line ends in them."
+                    f"{name} has the word {quote(word)}: words are not empty and have no spaces or "
+                    "line ends in them."
                 )
     elif isinstance(text, (list, tuple, np.ndarray)):
         kind, filled = "ids", len(text) and len(parts_of(text)[0])
@@ -260,11 +258,10 @@ def _kind(number, text):
         if text is None or type(text).__name__ in ("NAType", "NaTType") or is_nan:
             hint = "; leave out the rows without a text"
         raise TypeError(
-            f"Text {number} is a {type(text).__name__}; give a str, a pair of str or a list of "
-            f"ids{hint}."
+            f"{name} is a {type(text).__name__}; give a str, a pair of str or a list of ids{hint}."
         )
     if not filled:
-        raise ValueError(f"Text {number} is empty; leave it out.")
+        raise ValueError(f"{name} is empty; leave it out.")
     return kind
 
 

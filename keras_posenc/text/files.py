@@ -2,13 +2,16 @@
 
 import dataclasses
 import json
+import os
 import pathlib
 import typing
 
 from keras_posenc.files.untrusted import quote, shorten
 from keras_posenc.text.decoding import FilePart, decode, existing_text
+from keras_posenc.text.documents import check_strs
 from keras_posenc.text.file_parts import table_parts
 from keras_posenc.text.folders import is_documents, read_documents
+from keras_posenc.text.offsets import check_unicode
 from keras_posenc.text.tables import read_tab
 
 SUFFIXES = (".tsv", ".csv", ".jsonl", ".tab", ".parquet", ".txt")
@@ -111,6 +114,17 @@ def read_long_texts(path, text=None):
     """Reads texts to learn from without labels, as `read_texts(label=False)`, except for a .txt:
     blank lines, as between the paragraphs of a book, are skipped."""
     return read_table(path, text, False, _one_label, paragraphs=True)
+
+
+def long_texts(source, text=None, name="texts"):
+    """The same of a path, a `Texts` or a list, as a list of str whose numbers are in errors."""
+    if isinstance(source, (str, os.PathLike)):
+        source = read_long_texts(source, text)
+    source = source.texts if isinstance(source, Texts) else source
+    check_strs(source, name)
+    for number, each in enumerate(source):
+        check_unicode(f"Text {number}", each)
+    return list(source)
 
 
 def read_table(path, text, label, parse, usual_names=LABEL_NAMES, paragraphs=False):
@@ -240,12 +254,7 @@ def text_in(path, number, row, name):
         raise ValueError(f"{path}, line {number}: {quote(name)} should be a text, not a {kind}.")
     if not text.strip():
         raise ValueError(f"{path}, line {number}: the text is empty; delete the line or fill it.")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ValueError(
-            f"{path}, line {number}: the text has half a surrogate pair (\\ud800 ...)."
-        ) from None
+    check_unicode(f"{path}, line {number}: the text", text)
     return text
 
 

@@ -14,27 +14,33 @@ def check_texts(texts):
         if not isinstance(text, str):
             kind = type(text).__name__
             raise TypeError(f"Text {number} is a {kind}, not a str: {quote(text)}.")
-        if len(text) > MOST_CHARACTERS:
-            raise ValueError(
-                f"Text {number} has {len(text)} characters, and one text may have {MOST_CHARACTERS}"
-                ", because a tokenizer takes 80 bytes or more for each: split it, for example at "
-                "blank lines or ends of lines."
-            )
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise ValueError(
-                f"Text {number} has half a surrogate pair, {text[error.start]!r}, at character "
-                f"{error.start}: it was decoded wrongly; drop or replace it."
-            ) from None
+        check_text(f"Text {number}", text)
+
+
+def check_text(name, text):
+    """Refuses a str that a tokenizer cannot read, by the name that it has in the error."""
+    if len(text) > MOST_CHARACTERS:
+        raise ValueError(
+            f"{name} has {len(text)} characters, and one text may have {MOST_CHARACTERS}, because "
+            "a tokenizer takes 80 bytes or more for each: split it, for example at blank lines or "
+            "ends of lines."
+        )
+    check_unicode(name, text)
+
+
+def check_unicode(name, text):
+    """Refuses a str that UTF-8 cannot hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{name} has half a surrogate pair, {text[error.start]!r}, at character "
+            f"{error.start}: it was decoded wrongly; drop or replace it."
+        ) from None
 
 
 def in_chunks(texts, most):
-    """Splits a list of texts into lists of bounded size.
-
-    `most`: int. Maximum number of texts in a chunk; together they have at most `MOST_CHARACTERS`
-    characters, unless one alone has more.
-    """
+    """Splits texts into lists of at most `most`, and `MOST_CHARACTERS` where one has not more."""
     chunk, characters = [], 0
     for text in texts:
         if chunk and (len(chunk) == most or characters + len(text) > MOST_CHARACTERS):

@@ -57,6 +57,28 @@ def test_a_mistake_costs_no_finished_run(pretrained, corpus, tmp_path):
 
 
 @pytest.mark.once
+@pytest.mark.parametrize("role", ["validation", "test"])
+def test_documents_to_evaluate_are_read_before_any_training(pretrained, tmp_path, role):
+    asked = ([("w1", "w2 w3"), ("w1", "w2 w4")], [[(0, 2)], [(3, 5)]])
+    long = ([("w1", "w2 w3"), ("w1 " * 60, "w2 w4")], asked[1])
+    with pytest.raises(ValueError, match=f"{role}: Text 1: .*raise max_length or lower stride"):
+        finetune(pretrained, asked, tmp_path, task="qa", **{role: long}, **QUICK)
+    plain = (["w1 w2", "w3 w4"], ["a", "b"])
+    for texts in (["w1", ("w2", "w3")], [[1, 2], [1, 999]]):
+        with pytest.raises((TypeError, ValueError), match=f"{role}: Text"):
+            finetune(pretrained, plain, tmp_path, **{role: (texts, plain[1])}, **QUICK)
+    assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+
+
+@pytest.mark.once
+def test_an_output_without_a_name_is_refused(pretrained, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="`output` must be the path of a directory. Received: ''"):
+        finetune(pretrained, (["w1 w2", "w3 w4"], ["a", "b"]), "", **QUICK)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.once
 def test_an_interrupted_run_that_overwrites_says_how_to_go_on(monkeypatch, capsys):
     def interrupted(*_):
         raise KeyboardInterrupt

@@ -46,6 +46,27 @@ def test_unusable_documents_are_refused(source, error, match):
         read_labelled(source, "train")
 
 
+@pytest.mark.parametrize(
+    ("bad", "error", "match"),
+    [
+        ("half \ud800", ValueError, "has half a surrogate pair, '.ud800', at character 5"),
+        ("w1 " * 3_000_000, ValueError, "has 9000000 characters, and one text may have 8388608"),
+        (" ", ValueError, "is empty; leave it out"),
+        (None, TypeError, "is a NoneType; .*; leave out the rows without a text"),
+        (["w1", "w 2"], ValueError, "has the word 'w 2': words are not empty"),
+        (("w1", "half \ud800"), ValueError, "has half a surrogate pair"),
+    ],
+)
+def test_a_text_that_cannot_be_read_is_named_by_its_line(bad, error, match):
+    with pytest.raises(error, match=f"The text on line 2 of test {match}"):
+        TASKS["classify"].read((["w1", bad], ["a", "b"]), "test")
+
+
+def test_passages_are_texts():
+    with pytest.raises(ValueError, match="line 1 of train is .'w1', 5., answered by .*give a pair"):
+        TASKS["qa"].read(([("w1", 5)], [[(0, 1)]]), "train")
+
+
 def test_a_file_without_labels_is_refused(tmp_path):
     (tmp_path / "texts.txt").write_text("one text\nanother\n")
     with pytest.raises(ValueError, match="texts.txt' holds texts without labels"):

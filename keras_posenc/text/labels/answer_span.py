@@ -57,7 +57,7 @@ class SpanLabels(Labels):
 
 def is_pair(text):
     """Whether a text is a pair of str."""
-    return isinstance(text, tuple) and isinstance(text[0], str)
+    return isinstance(text, tuple) and [*map(type, text)] == [str, str]
 
 
 def passage_of(text):

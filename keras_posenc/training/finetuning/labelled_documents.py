@@ -10,12 +10,13 @@ import warnings
 import numpy as np
 
 from keras_posenc.arguments import checks
-from keras_posenc.files.untrusted import SURROGATES, quote, shorten
+from keras_posenc.files.untrusted import quote, shorten
 from keras_posenc.text import Texts
 from keras_posenc.text.decoding import FilePart
 from keras_posenc.text.disk_list import take
-from keras_posenc.text.documents import is_list
+from keras_posenc.text.documents import is_list, kind_of
 from keras_posenc.text.files import LABEL_NAMES, SUFFIXES, read_rows
+from keras_posenc.text.offsets import check_text, check_unicode
 
 TABLES = [suffix for suffix in SUFFIXES if suffix != ".txt"]  # files with named columns
 NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
@@ -27,11 +28,19 @@ def open_documents(source, role, read_file, task):
     if task.needs_labels:
         _check_labelled(documents, source, role)
     labels = [None] * len(documents.texts) if documents.labels is None else documents.labels
-    checked = [
-        task.checked(f"on line {line} of {role}", text, label)
-        for line, text, label in zip(documents.lines, documents.texts, labels, strict=True)
-    ]
+    checked = []
+    for line, text, label in zip(documents.lines, documents.texts, labels, strict=True):
+        # Here, because their numbers change and the last texts are read when all is trained.
+        _check_content(name := f"on line {line} of {role}", text)
+        checked.append(task.checked(name, text, label))
     return Texts(documents.texts, checked, documents.lines)
+
+
+def _check_content(where, text):
+    kind_of(name := f"The text {where}", text)
+    for part in text if isinstance(text, (tuple, list)) else [text]:
+        if isinstance(part, str):
+            check_text(name, part)
 
 
 def _opened(source, role, read_file):
@@ -93,11 +102,7 @@ def check_names(labels, lines, role):
             first.setdefault(name, line)
     alike, in_one_form = {}, {}
     for name, line in first.items():
-        if SURROGATES.search(name):
-            raise ValueError(
-                f"{role}, line {line}: the label {quote(name)} has half a surrogate pair, and "
-                "cannot be written: it was decoded wrongly; replace it."
-            )
+        check_unicode(f"{role}, line {line}: the label", name)
         form = unicodedata.normalize("NFC", name)
         in_one_form.setdefault(form, set()).add(name)
         other = alike.setdefault(_meaning(form), name)

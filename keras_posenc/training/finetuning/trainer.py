@@ -54,6 +54,8 @@ class Trainer:
         self.transformer = self.finetuned.model.transformer
         self.model = task.trained(self.finetuned.model, label_names)
         self.batches = {length: self._batches(length) for length, _ in recipe.lengths}
+        for role in ("validation", "test"):
+            self._check_readable(role)
         if self.left_out:
             LOGGER.warning(
                 f"{self.left_out:,} of {len(documents['train']):,} texts to train on are longer "
@@ -110,6 +112,16 @@ class Trainer:
             )
         plain = dataclasses.replace(text_model, prompt="", prompts=None)
         return plain, [rows[number] for number in kept], take(targets, kept)
+
+    def _check_readable(self, role):
+        """Refuses documents to evaluate that cannot be read, before all is trained."""
+        part = self.documents[role]
+        if part and self.task.encoded(part.texts[:1], self.finetuned) is None:
+            try:
+                with unlogged_truncation(True):
+                    self._judged(role)
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"{role}: {error}") from None
 
     @functools.cached_property
     def token_counts(self):
@@ -271,12 +283,12 @@ class Trainer:
     @functools.cached_property
     def _judged_batches(self):
         """`TextBatches` of the documents to evaluate with the metrics of the user."""
-        found = {}
-        for role, part in self.documents.items():
-            if part and role != "train":
-                how = self._encoded(self.finetuned, part.texts, part.labels)
-                found[role] = how[0].batches(*how[1:], **self.task.training_options)
-        return found
+        return {role: self._judged(role) for role in ("validation", "test") if self.documents[role]}
+
+    def _judged(self, role):
+        part = self.documents[role]
+        how = self._encoded(self.finetuned, part.texts, part.labels)
+        return how[0].batches(*how[1:], **self.task.training_options)
 
     def _measure(self, role, verbose):
         judged = self.task.measure(self.finetuned, self.documents[role], verbose)
