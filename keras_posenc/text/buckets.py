@@ -51,8 +51,7 @@ def batch_sizes(counts, lengths, budget, multiple=1):
     chosen if that saves more than the additional batches cost (one row of padding each).
 
     `counts`: number of documents of each of the increasing `lengths`. `budget`: maximum number of
-    tokens in a batch, padding included; `multiple` documents, of which every size is a multiple,
-    are always allowed.
+    tokens in a batch, unless `multiple` documents have more. Every size is a multiple of these.
     """
     sizes, left = [], 0
     for k, (count, length) in enumerate(zip(counts, lengths, strict=True)):

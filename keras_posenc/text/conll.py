@@ -70,8 +70,7 @@ def read_conllu(path, content, column):
     A word of several, such as 2-3, is read as these, since they have the tags; empty nodes, such as
     3.1, are not words. A space in a word becomes a no-break space.
 
-    `path`, `content`: as in `read_columns`. `column`: str, one of `CONLLU`; None or False for upos.
-    Returns as `read_columns`.
+    Otherwise as `read_columns`. `column`: str, one of `CONLLU`; None or False for upos.
     """
     column = column or "upos"
     if column not in CONLLU[2:]:

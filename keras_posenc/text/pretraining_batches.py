@@ -51,9 +51,8 @@ def choose_words(begins, eligible, count, rng, max_ngram=1):
     Of more than `MOST_PIECES` tokens between two spaces each is chosen for itself. If all words are
     longer than `count`, a part of one is chosen.
 
-    `begins`: (T,) bool, whether a token begins a word. `eligible`: (T,) bool, False on special
-    tokens and padding. `max_ngram`: most neighbouring words to choose together, n of them with
-    probability proportional to 1 / n. Returns (T,) bool.
+    `begins`: (T,) bool, whether a token begins a word. `eligible`: (T,) bool, whether it is of a
+    word. `max_ngram`: most neighbouring words to choose together, n of them at odds of 1 / n.
     """
     first = eligible & (begins | ~np.concatenate([[False], eligible[:-1]]))
     starts, ends = _words(first, eligible)

@@ -131,9 +131,8 @@ def fixed_sizes(counts, lengths, budget, multiple=1):
     Batches have one row, or as many as a budget of tokens allows: whichever takes less time for
     these texts. On a CPU, those of long texts always have one. The last batch is filled up.
 
-    `counts`: number of documents of each length. `lengths`: the lengths, increasing. `budget`:
-    maximum number of tokens in a batch, padding included. `multiple`: int. Every size is a multiple
-    of it. Returns a list of sizes.
+    `counts`: number of documents of each of the increasing `lengths`. Every size is a multiple of
+    `multiple`.
     """
     accelerated, call, _ = costs()
     lengths = np.asarray(lengths)

@@ -1,9 +1,9 @@
 """The texts, the model and the steps of `pretrain`."""
 
-import collections.abc
 import dataclasses
 import hashlib
 import os
+from collections.abc import Iterable, Mapping, Set
 
 import keras
 import numpy as np
@@ -24,6 +24,7 @@ from keras_posenc.text import Texts, read_texts
 from keras_posenc.text.decoding import FilePart
 from keras_posenc.text.disk_list import DiskList, take
 from keras_posenc.text.files import read_long_texts
+from keras_posenc.text.offsets import check_text
 from keras_posenc.text.pretraining_batches import (
     CausalBatches,
     MaskedLanguageModelBatches,
@@ -92,7 +93,7 @@ def _read(source, pairs, text, label, name="corpus"):
         texts = source.texts
         if pairs and source.labels is not None:
             texts = list(zip(texts, source.labels, strict=True))
-    elif not isinstance(source, collections.abc.Iterable) or isinstance(source, (bytes, dict)):
+    elif not isinstance(source, Iterable) or isinstance(source, (bytes, Mapping, Set)):
         raise TypeError(
             f"`{name}` must be a path, a Texts or a list of texts"
             + ", or a float below 1, the share of the corpus to hold out" * (name == "validation")
@@ -100,14 +101,13 @@ def _read(source, pairs, text, label, name="corpus"):
         )
     else:
         texts = [tuple(each) if isinstance(each, list) else each for each in source]
-    wanted = (
-        (lambda each: isinstance(each, tuple) and len(each) == 2) if pairs else
-        (lambda each: isinstance(each, str))
-    )  # fmt: skip
     for number, each in enumerate(texts):
-        if not wanted(each):
+        parts = each if pairs and isinstance(each, tuple) else (each,)
+        if len(parts) != 1 + pairs or not all(isinstance(part, str) for part in parts):
             what = "a (prompt, answer) pair of str" if pairs else "a str"
             raise TypeError(f"Text {number} is {each!r:.60}: this objective needs {what}.")
+        for part in parts:
+            check_text(f"Text {number}", part)  # here, because their numbers change
     return texts
 
 

@@ -56,6 +56,8 @@ def run_once(output, record, overwrite, verbose, prepare, keys, results=(), data
     which must have `keys`. Its `save(folder)` writes the other `results`. `data`: the source of the
     texts, as the report gives it; no part of the record, because the same texts may be moved.
     """
+    if not os.fspath(output):  # as of a variable of a shell that is not set
+        raise ValueError("`output` must be the path of a directory. Received: ''")
     place = _Directory(pathlib.Path(output), record, overwrite)
     with contextlib.ExitStack() as lock:
         finished = by_first(lambda: place.begin(lock, results))

@@ -387,7 +387,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_end(small, tmp_path, monkeypa
 
 
 @pytest.mark.once
-def test_what_cannot_be_trained(small, tmp_path):
+def test_what_cannot_be_trained(small, tmp_path, caplog):
     def refused(message, error=ValueError, texts=TEXTS, source=small, **settings):
         with pytest.raises(error, match=message):
             contextualize(source, texts, tmp_path / "out", **{**SHORT, "test": TEXTS, **settings})
@@ -399,8 +399,13 @@ def test_what_cannot_be_trained(small, tmp_path):
     refused("max_length.* at least 128", max_length=100)
     refused("`language` must be one of", language="xx")
     refused("names.* at most 1", names=1.5)
-    for texts in ([1, 2], [None], {"text": TEXTS}, [("a", "b")]):
+    for texts in ([1, 2], [None], {"text": TEXTS}, [("a", "b")], None):
         refused("`texts` must be a list", TypeError, texts=texts)
+    refused("`test` must be a list", TypeError, test=3)
+    refused("None of 0 texts has a word", texts=[], test=None)
+    assert "There is one text" not in caplog.text
+    broken = [*TEXTS, "half \ud800"]
+    refused(f"Text {len(TEXTS)} has half a surrogate pair", texts=broken, test=None)
     refused("`opening` must be .* at least 0.* -0.5", opening=-0.5)
     refused("log_n", log_n=1)
     refused("There is no directory", FileNotFoundError, source=tmp_path / "none")

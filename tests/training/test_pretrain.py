@@ -192,6 +192,17 @@ def test_next_tokens_are_learned(with_head, texts, tmp_path, objective):
 
 
 @pytest.mark.once
+def test_a_folder_that_gets_the_output_is_read_as_before(with_head, texts, tmp_path):
+    for number, text in enumerate(texts[:8]):
+        (tmp_path / f"{number}.txt").write_text(text)
+    for output in (tmp_path / "output", tmp_path):
+        options = {"verbose": False, **SETTINGS, "steps": 1}
+        metrics = pretrain(with_head, tmp_path, output, **options)
+        assert (output / "vocab.txt").exists()
+        assert pretrain(with_head, tmp_path, output, **options) == metrics
+
+
+@pytest.mark.once
 def test_what_cannot_be_pretrained(with_head, texts, tmp_path):
     def refused(message, error=ValueError, corpus=texts, **settings):
         with pytest.raises(error, match=message):
@@ -215,6 +226,9 @@ def test_what_cannot_be_pretrained(with_head, texts, tmp_path):
     refused("`corpus` has 1 texts, of which none can be held out", corpus=texts[:1])
     refused("`validation` must be a path.*a float below 1.*Received: 1", TypeError, validation=1)
     refused("`corpus` must be a path, a Texts or a list.*Received: 3", TypeError, corpus=3)
+    refused("`corpus` must be a path, a Texts or a list", TypeError, corpus=set(texts))
     refused("Text 0 is 3: this objective needs a str", TypeError, corpus=[3, "a"])
+    # Numbered as they were given, not as they are when some of them are held out.
+    refused(f"Text {len(texts)} has half a surrogate pair", corpus=[*texts, "w1 \ud800"])
     refused(r"needs a \(prompt, answer\) pair of str", TypeError, objective="unilm")
     assert not (tmp_path / "none" / "metrics.json").exists()

@@ -279,6 +279,9 @@ def test_what_cannot_be_stretched(small, texts, tmp_path):
     refused("`log_n` must be an integer of at least 2: ln 1 is 0. Received: 1", log_n=1)
     refused("`steps` must be an integer of at least 0. Received: -1", steps=-1)
     refused("8 tokens to train on, which is not one piece of 40: give more", corpus=["w1 " * 45])
+    for corpus in (3, None, {"text": texts}, set(texts), (text for text in texts)):
+        refused("`texts` must be a list. Received: ", TypeError, corpus=corpus)
+    refused("`test` must be a list of str. Received: 3 at 0", TypeError, test=[3])
     refused("stretch needs the path of a checkpoint, or a model", TypeError, source=5)
     model = build_transformer_model(small)
     refused("A model has no tokenizer with it: give Source.model", source=model)

@@ -33,25 +33,15 @@ STRATEGIES = ("fixed", "min")
 
 @dataclasses.dataclass(frozen=True)
 class Side:
-    """How texts of one side, the queries or the documents, are read.
+    """How texts of one side, the queries or the documents, are read."""
 
-    Attributes:
-        marker: str or None, the token that is put behind the first special token.
-        prompt: str, put before every text.
-        length: int or None. Tokens after which a text is truncated, markers included.
-        expand: int or None. Length up to which mask tokens follow a text, and are scored.
-        attended: bool. Whether the encoder lets other tokens attend to these mask tokens.
-        token: str or None, what is used in place of the mask token.
-        skipped: tuple of the tokens whose vectors are left out.
-    """
-
-    marker: str | None = None
+    marker: str | None = None  # token behind the first special token
     prompt: str = ""
-    length: int | None = None
-    expand: int | None = None
-    attended: bool = False
-    token: str | None = None
-    skipped: tuple = ()
+    length: int | None = None  # tokens after which a text is truncated, markers included
+    expand: int | None = None  # length up to which mask tokens follow a text, and are scored
+    attended: bool = False  # whether other tokens attend to these mask tokens in the encoder
+    token: str | None = None  # in place of the mask token
+    skipped: tuple = ()  # tokens whose vectors are left out
 
 
 def is_stanford(folder):

@@ -2,7 +2,6 @@
 
 import functools
 import hashlib
-import os
 import pathlib
 import tempfile
 import typing
@@ -16,9 +15,7 @@ from keras_posenc.folders.sentence_transformers import prompt_of_side, read_modu
 from keras_posenc.folders.written import sentence_transformers_files, with_pooling
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.processes.together import check_processes, check_shared
-from keras_posenc.text import Texts
-from keras_posenc.text.documents import check_strs
-from keras_posenc.text.files import read_long_texts
+from keras_posenc.text.files import long_texts
 from keras_posenc.text.truncation import LOGGER
 from keras_posenc.training.contextual.batches import Prompted
 from keras_posenc.training.contextual.corpus import Corpus
@@ -254,30 +251,20 @@ def _pooling(modules, checkpoint):
 
 def _read(texts, test, text, seed):
     """The texts to train on and those that are held out, lists of str."""
-    train, held_out = (_list(each, text) for each in (texts, test))
+    train = long_texts(texts, text)
+    held_out = [] if test is None else long_texts(test, text, "test")
     if test is None:
         order = np.random.default_rng((seed, 0)).permutation(len(train))
         count = max(1, min(FEWEST, len(train) // 3), int(TEST_SHARE * len(train)))
         if len(train) > 1:
             held_out = [train[i] for i in order[:count]]
             train = [train[i] for i in order[count:]]
-        else:
-            held_out = train
+        elif held_out := train:
             LOGGER.warning(
                 "There is one text, and what is found is measured on it, too: give other texts as "
                 "`test` to see what is found in texts that were not trained on."
             )
     return train, held_out
-
-
-def _list(texts, column):
-    if texts is None:
-        return []
-    if isinstance(texts, (str, os.PathLike)):
-        texts = read_long_texts(texts, column)
-    texts = texts.texts if isinstance(texts, Texts) else texts
-    check_strs(texts)
-    return list(texts)
 
 
 def _digest(*texts):

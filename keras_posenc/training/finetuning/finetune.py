@@ -10,6 +10,7 @@ from keras_posenc.folders.finetuned import FILES
 from keras_posenc.processes.devices import on_devices
 from keras_posenc.processes.together import check_processes
 from keras_posenc.text import Texts
+from keras_posenc.text.files import long_texts
 from keras_posenc.training.cached_texts import cached_documents
 from keras_posenc.training.finetuning.frozen import FrozenTrainer, as_read, check_frozen, is_frozen
 from keras_posenc.training.finetuning.labelled_documents import digest, split
@@ -222,8 +223,7 @@ def _named(texts):
     """How a recipe identifies texts: by their path, or by a fingerprint."""
     if texts is None or isinstance(texts, (str, os.PathLike)):
         return texts and str(texts)
-    texts = texts.texts if isinstance(texts, Texts) else texts
-    return hashlib.sha256(repr(list(texts)).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return hashlib.sha256(repr(long_texts(texts)).encode()).hexdigest()[:16]
 
 
 def _documents(task, train, validation, test, text, label, seed, cache):

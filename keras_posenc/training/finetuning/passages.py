@@ -102,10 +102,6 @@ class MarkedPassages(keras.layers.Wrapper):
     The ids are those of a query and a document, (B, 2, T), and the marks are as `encode_passages`
     makes them. The result (B, 2 + N, D) is the query, its passage, and other passages, which are 0
     if there are none.
-
-    Call arguments:
-        inputs: dict of `token_ids` (B, 2, T), those of a query and a document.
-        marks: (B, 2, T) ints, as `encode_passages` makes them.
     """
 
     def build(self, inputs_shape=None):

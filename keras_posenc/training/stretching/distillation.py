@@ -2,15 +2,13 @@
 
 import functools
 import hashlib
-import os
 
 import numpy as np
 
 from keras_posenc import backend
 from keras_posenc.backend.seeding import set_random_seed
 from keras_posenc.processes.replicas import fill, share_of
-from keras_posenc.text import Texts
-from keras_posenc.text.files import read_long_texts
+from keras_posenc.text.files import long_texts
 from keras_posenc.training.progress import printer
 from keras_posenc.training.runs import take_steps
 from keras_posenc.training.stretching.feature_losses import FeatureDistance, agreement
@@ -148,12 +146,12 @@ class CorpusPieces:
     def __init__(self, texts, test, tokenizer, length, seed=0, text=None):
         self.tokenizer, self.seed = tokenizer, seed
         self.size = length - tokenizer.special_tokens()
-        self.train = _stream(texts, tokenizer, text, seed)
+        self.train = _stream(texts, tokenizer, text, seed, "texts")
         if test is None:
             held_out = max(self.size, int(TEST_SHARE * len(self.train)))
             self.train, self.held_out = np.split(self.train, [max(0, len(self.train) - held_out)])
         else:
-            self.held_out = _stream(test, tokenizer, text, seed)
+            self.held_out = _stream(test, tokenizer, text, seed, "test")
         for tokens, what in ((self.train, "train on"), (self.held_out, "test on")):
             if len(tokens) < self.size:
                 raise ValueError(
@@ -183,10 +181,8 @@ class CorpusPieces:
         return hashlib.sha256(tokens.tobytes()).hexdigest()[:16]
 
 
-def _stream(texts, tokenizer, text, seed):
-    if isinstance(texts, (str, os.PathLike)):
-        texts = read_long_texts(texts, text)
-    ids = tokenizer.contents(texts.texts if isinstance(texts, Texts) else texts)
+def _stream(texts, tokenizer, text, seed, name):
+    ids = tokenizer.contents(long_texts(texts, text, name))
     order = np.random.default_rng((seed, 0)).permutation(len(ids))
     between = [] if tokenizer.sep_id is None else [tokenizer.sep_id]
     parts = [np.array([*ids[index], *between], "int32") for index in order]
