@@ -10,13 +10,13 @@ import warnings
 import numpy as np
 
 from keras_posenc.arguments import checks
-from keras_posenc.files.untrusted import quote, shorten
+from keras_posenc.files.untrusted import SURROGATES, quote, shorten
 from keras_posenc.text import Texts
 from keras_posenc.text.decoding import FilePart
 from keras_posenc.text.disk_list import take
 from keras_posenc.text.documents import is_list, kind_of
 from keras_posenc.text.files import LABEL_NAMES, SUFFIXES, read_rows
-from keras_posenc.text.offsets import check_text, check_unicode
+from keras_posenc.text.offsets import check_text
 
 TABLES = [suffix for suffix in SUFFIXES if suffix != ".txt"]  # files with named columns
 NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
@@ -30,9 +30,9 @@ def open_documents(source, role, read_file, task):
     labels = [None] * len(documents.texts) if documents.labels is None else documents.labels
     checked = []
     for line, text, label in zip(documents.lines, documents.texts, labels, strict=True):
+        checked.append(task.checked(where := f"on line {line} of {role}", text, label))
         # Here, because their numbers change and the last texts are read when all is trained.
-        _check_content(name := f"on line {line} of {role}", text)
-        checked.append(task.checked(name, text, label))
+        _check_content(where, text)
     return Texts(documents.texts, checked, documents.lines)
 
 
@@ -102,7 +102,11 @@ def check_names(labels, lines, role):
             first.setdefault(name, line)
     alike, in_one_form = {}, {}
     for name, line in first.items():
-        check_unicode(f"{role}, line {line}: the label", name)
+        if SURROGATES.search(name):
+            raise ValueError(
+                f"{role}, line {line}: the label {quote(name)} has half a surrogate pair, and "
+                "cannot be written: it was decoded wrongly; replace it."
+            )
         form = unicodedata.normalize("NFC", name)
         in_one_form.setdefault(form, set()).add(name)
         other = alike.setdefault(_meaning(form), name)
