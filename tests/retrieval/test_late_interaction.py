@@ -11,9 +11,12 @@ import shutil
 import keras
 import numpy as np
 import pytest
+from conftest import TINY_CONFIG, WORDS
 
-from keras_posenc import embed, embedder
+from keras_posenc import build_transformer_model, embed, embedder, save_checkpoint
+from keras_posenc.checkpoints.safetensors import write_safetensors
 from keras_posenc.folders.folder import Folder
+from keras_posenc.folders.written import write_files
 from keras_posenc.losses import MarginMSE, MaxSimRanking
 from keras_posenc.retrieval import LateInteraction, MultiVectors, Vectors, maxsim, open_embedder
 from keras_posenc.retrieval.late_interaction.files import read_late_interaction
@@ -97,6 +100,41 @@ def test_equal_to_sentence_transformers(expansion, tiny_model, tmp_path):
     np.testing.assert_allclose(found, expected.numpy(), atol=1e-4, rtol=0)
     ranked = model.rank(queries[0], DOCUMENTS, verbose=0)
     assert [each["corpus_id"] for each in ranked] == np.argsort(-found[0]).tolist()
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("strategy", [None, "min", "fixed"])
+@pytest.mark.parametrize("family", ["bert", "roformer"])
+def test_documents_without_a_length_are_read_whole(family, strategy, pretrained, tmp_path):
+    """As far as there are positions; RoFormer has no table of them."""
+    encoder, saved = tmp_path / "encoder", tmp_path / "saved"
+    config = {**TINY_CONFIG, "model_type": family, "max_position_embeddings": 48}
+    save_checkpoint(build_transformer_model(config), encoder)
+    shutil.copy(pretrained / "vocab.txt", encoder)
+    kinds = {"": "Transformer", "1_Dense": "Dense"}
+    modules = [{"path": path, "type": f"sentence_transformers.{kinds[path]}"} for path in kinds]
+    dense = {"activation_function": "torch.nn.modules.linear.Identity"}
+    expansion = strategy and {"strategy": strategy, "length": 7, "attend": True}
+    files = {
+        "modules.json": modules,
+        "1_Dense/config.json": dense,
+        "sentence_bert_config.json": {"query_expansion": expansion},
+    }
+    write_files(encoder, {path: json.dumps(content) for path, content in files.items()})
+    kernel = np.random.default_rng(0).normal(size=(4, 16)).astype("float32")
+    write_safetensors(encoder / "1_Dense" / "model.safetensors", {"linear.weight": kernel})
+    model = LateInteraction(encoder)
+    texts = [" ".join(WORDS * 2), "w1"]
+    found = model.encode_documents(texts, 0)
+    size = 48 if family == "bert" else 72
+    assert [len(found[n]) for n in range(2)] == [size, 3]
+    sizes = {None: [size, 3], "min": [size, 7], "fixed": [7, 7]}[strategy]
+    queries = model.encode_queries(texts, 0)
+    assert [len(queries[n]) for n in range(2)] == sizes
+    model.save(saved)
+    again = LateInteraction(saved)
+    assert (again.query, again.document) == (model.query, model.document)
+    compare(found, again.encode_documents(texts, 0))
 
 
 @pytest.mark.once

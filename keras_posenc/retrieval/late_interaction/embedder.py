@@ -77,10 +77,10 @@ class LateInteraction(Embedder):
         if max_length is not None:
             document = dataclasses.replace(document, length=max_length)
         lengths = [side.length for side in (query, document) if side.length is not None]
-        self.tokenizer, longest, arguments = read_encoder(
+        self.tokenizer, _, arguments = read_encoder(
             transformer, max_length=max(lengths, default=None), extension=extension
         )
-        self.query, self.document = (self._completed(side, longest) for side in (query, document))
+        self.query, self.document = map(self._completed, (query, document))
         self._expansion = self._expansion_id()
         # What fills up rows is masked by its id, and so are mask tokens that none attends to.
         self._padded = copy.copy(self.tokenizer)
@@ -119,7 +119,7 @@ class LateInteraction(Embedder):
             rows,
             verbose,
             tokenizer=self._padded,
-            max_length=max(side.length or 0, side.expand or 0) or None,
+            max_length=side.length and max(side.length, side.expand or 0),
             token_budget=self.token_budget,
         ):
             vectors[offsets[number] : offsets[number + 1]] = found[token_indices[number]]
@@ -207,13 +207,13 @@ class LateInteraction(Embedder):
         else:
             modules = read_late_interaction(self.folder)[0]
             files |= module_arrays(modules, self.model, files)
-        length = max(self.query.length, self.document.length)
+        lengths = self.query.length, self.document.length
+        length = None if None in lengths else max(lengths)
         transformer = self.model.transformer
         return save_as_read(transformer, self.tokenizer, length, files, directory, finish)
 
-    def _completed(self, side, longest):
-        """A side with a length, and with its marker, if the prompt begins with a token."""
-        side = dataclasses.replace(side, length=side.length or longest)
+    def _completed(self, side):
+        """A side with its marker, if the prompt begins with a token."""
         first = side.prompt.split(None, 1)[:1]
         for token in (side.prompt, *first):
             if side.marker is None and token in self.tokenizer.added_tokens:

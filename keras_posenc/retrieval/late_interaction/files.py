@@ -22,6 +22,7 @@ from keras_posenc.folders.sentence_transformers import (
     read_size,
 )
 from keras_posenc.folders.written import sentence_transformers_files
+from keras_posenc.models.config_file import read_config
 
 METADATA = "artifact.metadata"
 STANFORD = "HF_ColBERT"
@@ -149,7 +150,9 @@ def _pylate(folder, config):
 
 def _native(folder, modules):
     prompts, default = folder.prompts
-    settings, longest = modules[0].config, read_longest(modules[0])
+    settings, config = modules[0].config, read_config(modules[0].folder)
+    lengths = read_longest(modules[0]), config.max_position if config.position_table else None
+    longest = min(filter(None, lengths), default=None)
     mask = next((module.config for module in modules if module.kind == "MultiVectorMask"), {})
     tasks = mask.get("skiplist_tasks", ["document"])
     if mask.get("keep_only_token_ids") is not None:
