@@ -9,7 +9,7 @@ import shlex
 import pytest
 
 from keras_posenc import analysis, retrieval, training
-from keras_posenc.cli import signatures
+from keras_posenc.cli import main, signatures
 from keras_posenc.cli.arguments import parser
 from keras_posenc.cli.commands import COMMANDS, PLOTS, TASK_CLASSES
 from keras_posenc.cli.options import GROUPS
@@ -235,3 +235,27 @@ def test_a_validation_that_is_no_number_is_a_path():
 def test_the_label_of_rerank_is_an_output_and_no_column():
     words = ["rerank", "model", "query", "texts.txt", "--label", "entailment"]
     assert vars(parser().parse_args(words))["label"] == "entailment"
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("convert BERT out --tokenizer BERT", "--tokenizer is a part of the format keras_hub"),
+        ("convert BERT out.keras --format keras --dtype float16", "--dtype belongs to the formats"),
+        ("search BERT BERT w1 --only 1 title=x", "--only has ids, or columns"),
+        ("search BERT BERT w1 --only title=x title=y", "--only has ids, or columns"),
+        ("predict BERT BERT --part-size 2", "--part-size needs --output"),
+        ("predict BERT BERT --part-size 2 --output o.jsonl --format tsv", "and no --format"),
+    ],
+)
+def test_options_not_together(command, reason, capsys, pretrained, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(command.replace("BERT", str(pretrained)).split()) == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_a_number_of_devices():
+    devices = actions("predict")["devices"].type
+    assert list(map(devices, ["all", "4"])) == ["all", 4]
+    with pytest.raises(argparse.ArgumentTypeError, match="a number of devices, or all, not '-1'"):
+        devices("-1")

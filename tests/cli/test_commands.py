@@ -483,12 +483,6 @@ def test_a_shard_has_the_rows_of_its_texts(capsys, finetuned, tmp_path):
         assert [row.split(",")[name == "ids"] for row in rows] == ["w2 w5", "w0"]
 
 
-def test_a_tokenizer_is_no_part_of_other_formats(capsys, tmp_path, pretrained):
-    given = ("convert", pretrained, tmp_path / "out", "--tokenizer", pretrained)
-    assert main([*map(str, given)]) == 2
-    assert "--tokenizer is a part of the format keras_hub" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("number", ["64", "none"])
 def test_a_length_of_contextualize(number):
     arguments = vars(parser().parse_args(["contextualize", "a", "b", "c", "--log-n", number]))
