@@ -34,8 +34,6 @@ LEAST = 128  # tokens of a copy: two introductions and a passage
 class ContextualRecipe(StretchRecipe):
     """All settings of a contextual training except its texts: keywords of `contextualize`."""
 
-    local, global_every = None, None
-
     def check(self):
         Recipe.check(self)
         checks.whole("train_length", self.train_length, least=LEAST)

@@ -75,9 +75,8 @@ class StretchRecipe(Recipe):
         layers = [[*one, *added] for one in had]
         # The first layer of each group is the global one: the last would see far more tokens than
         # it was trained on just before the features are read, which loses more.
-        every = self.global_every
         for number, layer in enumerate(layers):
-            if local is not None and not (every and number % every == 0):
+            if local is not None and not (self.global_every and number % self.global_every == 0):
                 # `local` tokens to each side: a window of one closes all but the token itself.
                 layer.append({"name": "window", "window": local + 1, "global_tokens": 1})
         return {"encodings": layers}
