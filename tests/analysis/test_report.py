@@ -117,6 +117,11 @@ def test_the_same_files_give_the_same_page(tmp_path):
     assert one == write_report(run, tmp_path / "two.html").read_bytes()
 
 
+def test_a_run_without_a_mistake_has_no_confusions(tmp_path):
+    write_run(tmp_path / "run", None, judged(20, 0), labels=("a", "b"))
+    assert "<p>None.</p>" in write_report(tmp_path / "run").read_text("utf-8")
+
+
 def test_a_directory_without_a_finished_run(tmp_path):
     with pytest.raises(FileNotFoundError, match="holds no finished fine-tuning: it has no metrics"):
         write_report(tmp_path)
@@ -313,6 +318,9 @@ def test_a_page_about_a_stretching(tmp_path):
         "than before training: the features" in page
         and "Distant context is 0.750, and was 0.125." in page
     )
+    same = [{**row, "after": row["before"]} for row in rows]
+    (tmp_path / "metrics.json").write_text(json.dumps({**report, "agreement": same}))
+    assert "No closer to the unstretched" in write_stretch_report(tmp_path).read_text("utf-8")
     (tmp_path / "metrics.json").write_text(json.dumps({**report, "losses": []}))
     assert len(pictures(write_stretch_report(tmp_path).read_text("utf-8"))) == 1
     with pytest.raises(FileNotFoundError, match="holds no finished stretching"):

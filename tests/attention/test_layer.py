@@ -447,6 +447,7 @@ def test_errors_name_the_value_and_the_remedy():
         PositionalAttention(H, D, encodings=[{"name": "rotray", "base": 5}])
     with pytest.raises(ValueError, match=r"`output_shape` must be one size. Received: \(2, 3\)"):
         PositionalAttention(H, D, output_shape=(2, 3))
+    assert PositionalAttention(H, D, output_shape=(5,))(X, X).shape == (B, T, 5)  # as Keras' layer
     with pytest.raises(ValueError, match="`query_positions` .*T = 7, one id a token. Received: 1"):
         PositionalAttention(H, D)(X, X, query_positions=np.arange(1))
     order = ops.ones((B, T), "int32")

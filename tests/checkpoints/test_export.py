@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_posenc.analysis import inspect_checkpoint
 from keras_posenc.checkpoints import open_checkpoint, save_checkpoint
 from keras_posenc.models.factory import build_transformer_model
 
@@ -180,3 +181,19 @@ def test_errors(make, tmp_path, monkeypatch):
     with pytest.raises(ImportError, match="pip install tensorflow"):
         save_checkpoint(transformer, tmp_path, format="google")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.once
+def test_positions_of_a_family_without_a_table_are_refused(tiny_config, tmp_path):
+    model = build_transformer_model({**tiny_config, "model_type": "roformer"})
+    with pytest.raises(ValueError, match="roformer has no table of positions: leave `positions`"):
+        save_checkpoint(model, tmp_path, positions=24)
+
+
+@pytest.mark.once
+def test_a_checkpoint_without_a_config_is_inspected(tiny_config, tmp_path):
+    save_checkpoint(build_transformer_model(tiny_config), tmp_path)
+    (tmp_path / "config.json").unlink()
+    found = inspect_checkpoint(tmp_path)
+    assert "Whether it can be loaded is not known: There is no config.json" in found
+    assert "safetensors, " in found and found.problem is None

@@ -3,13 +3,15 @@
 import argparse
 import dataclasses
 import inspect
+import math
 import re
 import shlex
+import warnings
 
 import pytest
 
 from keras_posenc import analysis, retrieval, training
-from keras_posenc.cli import main, signatures
+from keras_posenc.cli import main, signatures, wording
 from keras_posenc.cli.arguments import parser
 from keras_posenc.cli.commands import COMMANDS, PLOTS, TASK_CLASSES
 from keras_posenc.cli.options import GROUPS
@@ -212,7 +214,7 @@ def test_the_source_of_a_function_says_what_python_says():
             assert text, (function, name)
             if default is signatures.REQUIRED:
                 assert parameters[name].default is inspect.Parameter.empty
-            elif default is not signatures.COMPUTED:
+            else:
                 assert parameters[name].default == default
 
 
@@ -259,3 +261,22 @@ def test_a_number_of_devices():
     assert list(map(devices, ["all", "4"])) == ["all", 4]
     with pytest.raises(argparse.ArgumentTypeError, match="a number of devices, or all, not '-1'"):
         devices("-1")
+
+
+def test_numbers_and_columns_of_options():
+    shown, text = actions("search")["characters"].type, actions("predict")["text"].type
+    assert shown("80") == 80 and shown("ALL") is None
+    with pytest.raises(argparse.ArgumentTypeError, match="a whole number, or all, not 'x'"):
+        shown("x")
+    assert text("a") == "a" and text("a,b") == ("a", "b")
+    assert eval(wording.literal([math.inf, -math.inf]), {}) == [math.inf, -math.inf]
+
+
+def test_warnings_that_are_not_of_a_user_are_shown_as_python_shows_them(capsys):
+    with (
+        pytest.warns(FutureWarning, match="of `max_length`"),
+        wording.warning_in_options(({"max_length": "--max-length"}, {})),
+    ):
+        warnings.warn("of `max_length`", FutureWarning, stacklevel=1)
+        warnings.warn("of `max_length`", UserWarning, stacklevel=1)
+    assert capsys.readouterr().err == "keras-posenc: warning: of --max-length\n"

@@ -153,3 +153,10 @@ def test_no_padding_token_is_written_where_a_family_has_one(tiny_config, family)
     config = read_config(tiny_config)
     assert config.pad_token_id is None
     assert read_config(config.to_huggingface()).pad_token_id is None
+
+
+def test_a_config_that_is_made_without_a_file():
+    config = Config(40, 8, 1, 2, 16, "gelu").with_label_names(["a", "b"])
+    assert config.label_names == ["a", "b"] and config.source["hidden_size"] == 8
+    with pytest.raises(ValueError, match="`causal` must be true or false. Received: 'no'"):
+        Config(40, 8, 1, 2, 16, "gelu", causal="no")

@@ -1,6 +1,7 @@
 """Every key of transformers' configs is read, irrelevant to the numbers, or refused by name."""
 
 import dataclasses
+import types
 
 import keras
 import numpy as np
@@ -255,3 +256,17 @@ def test_decoders_made_encoders_have_the_numbers_of_transformers(case, tmp_path)
     for one in (reference, getattr(transformers, name).from_pretrained(tmp_path / "out")):
         expected = answer(one, TOKEN_IDS, real)
         np.testing.assert_allclose(found[real], expected[real], rtol=0, atol=2e-5)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "keys", [{}, {"block_auto_adjust_ff_dim": False}, {"block_ffn_dim_multiplier": None}]
+)
+def test_the_width_of_lfm2_is_that_of_transformers(keys):
+    from transformers.models.lfm2 import modeling_lfm2
+
+    keys = {"intermediate_size": 100, "block_multiple_of": 16, **keys}
+    theirs = {"block_auto_adjust_ff_dim": True, "block_ffn_dim_multiplier": 1.0, **keys}
+    theirs = modeling_lfm2.Lfm2MLP(types.SimpleNamespace(hidden_size=16, **theirs))
+    found = read_config({**SIZES, "model_type": "lfm2", **keys}).intermediate_size
+    assert found == theirs.w1.out_features
