@@ -9,7 +9,7 @@ import textwrap
 from keras_posenc.arguments.aliases import argument_here
 from keras_posenc.cli.commands import COMMANDS, FLOAT, INT, PLOTS, SPECIAL
 from keras_posenc.cli.options import FEWEST, GROUPS, number_or_none, numbers
-from keras_posenc.cli.signatures import REQUIRED, Keyword, constant, describe
+from keras_posenc.cli.signatures import COMPUTED, REQUIRED, Keyword, constant, describe
 from keras_posenc.files.untrusted import visible
 
 # How an entry of `Args:` starts with a type, and what argparse takes for it.
@@ -227,6 +227,6 @@ def _help(keyword, kind, flags):
 
 
 def _default(value):
-    if any(value is each for each in (REQUIRED, None, False)):
+    if any(value is each for each in (REQUIRED, COMPUTED, None, False)):
         return ""
     return f" (default: {'yes' if value is True else value})"

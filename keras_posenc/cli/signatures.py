@@ -11,6 +11,8 @@ import typing
 
 PACKAGE = pathlib.Path(__file__).parents[1]
 REQUIRED = object()
+# A default that is no literal, such as the name of a constant.
+COMPUTED = object()
 SECTION = re.compile(r"^(?:Args|Attributes):\n((?:    .*\n?)+)", re.MULTILINE)
 ENTRY = re.compile(r"^    ([*\w]+(?:, [*\w]+)*): ", re.MULTILINE)
 
@@ -86,7 +88,14 @@ def _defaults(node):
         defaults = [*[None] * missing, *named.defaults, *named.kw_defaults]
         names = [each.arg for each in (*named.args, *named.kwonlyargs)]
         pairs = [pair for pair in zip(names, defaults, strict=True) if pair[0] != "self"]
-    return {name: REQUIRED if value is None else ast.literal_eval(value) for name, value in pairs}
+    return {name: REQUIRED if value is None else _literal(value) for name, value in pairs}
+
+
+def _literal(node):
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return COMPUTED
 
 
 def _entries(docstring):
