@@ -7,6 +7,7 @@ import pytest
 from cases import CASES, PAIRS
 from keras import ops
 from laws import B, D, E, H
+from programs import one_program
 
 from keras_posenc import GatedAttentionUnit, LearnedPositionEmbedding, PositionalAttention
 from keras_posenc.encodings import Grid, SquaredReLU
@@ -58,11 +59,20 @@ def test_products_beyond_float16_are_numbers():
     """On every backend; decoded from a cache too."""
     x = laws.numbers(length=T)
     layer, exact = (large(laws.Case(("rotary",)), dtype) for dtype in ("float16", "float32"))
-    expected = laws.run(exact, x, causal=True)
-    near(laws.run(layer, x, causal=True), expected)
-    near(laws.run(layer, x, causal=True, training=True), expected)
-    _, cache = laws.call(layer, x[:, :-1], cache=layer.make_cache(B, T))
-    last, _ = laws.call(layer, x[:, -1:], cache=cache)
+    x = ops.convert_to_tensor(x)
+
+    def found(x):
+        return [
+            each(x, x, use_causal_mask=True, training=training)
+            for each, training in ((exact, False), (layer, False), (layer, True))
+        ]
+
+    expected, *others = map(laws.to_numpy, one_program(found)(x))
+    for each in others:
+        near(each, expected)
+    step = one_program(lambda x, cache: layer(x, x, cache=cache))
+    _, cache = step(x[:, :-1], layer.make_cache(B, T))
+    last, _ = step(x[:, -1:], cache)
     near(laws.to_numpy(last), expected[:, -1:])
 
 

@@ -5,6 +5,7 @@ import laws
 import numpy as np
 import pytest
 from keras import ops
+from programs import one_program
 
 from keras_posenc import PositionalAttention
 from keras_posenc.training import gradient
@@ -19,7 +20,7 @@ def pushed(function, x):
     def penalty(x):
         return ops.sum(gradient(function, x, differentiable=True) ** 2)
 
-    return laws.to_numpy(gradient(penalty, x))
+    return laws.to_numpy(one_program(lambda x: gradient(penalty, x))(x))
 
 
 def written_out(layer, x):

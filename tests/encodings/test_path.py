@@ -5,6 +5,7 @@ import numpy as np
 import oracles_contextual as oracles
 import pytest
 from keras import ops
+from programs import one_program
 
 from keras_posenc import PositionalAttention
 from keras_posenc.encodings import PaTH
@@ -43,19 +44,23 @@ def expected_logits(layer, x=X, keep=KEEP):
 
 
 def test_blocks_are_the_products_of_single_tokens(layer):
-    _, found = layer(X, X, use_causal_mask=True, key_mask=KEEP, return_attention_logits=True)
+    named = dict(use_causal_mask=True, key_mask=KEEP, return_attention_logits=True)
+    _, found = one_program(lambda x: layer(x, x, **named))(X)
     seen = np.broadcast_to(np.tril(np.ones((T, T), bool)) & KEEP[:, None, None], found.shape)
     np.testing.assert_allclose(numpy(found)[seen], expected_logits(layer)[seen], atol=2e-4)
 
 
 def test_blocks_of_rows_are_the_whole_matrix(layer, cut_maps):
     arguments = dict(use_causal_mask=True, key_mask=KEEP)
-    whole, _ = layer(X, X, return_attention_scores=True, **arguments)
+
+    def called(**more):
+        return one_program(lambda x: layer(x, x, **arguments, **more))(X)
+
+    whole, _ = called(return_attention_scores=True)
     cut_maps(0, 70_000)  # 31 rows
     for training in (False, True):
-        np.testing.assert_allclose(
-            numpy(layer(X, X, training=training, **arguments)), numpy(whole), atol=2e-5
-        )
+        found = called(training=training)
+        np.testing.assert_allclose(numpy(found), numpy(whole), atol=2e-5)
 
 
 @pytest.mark.once

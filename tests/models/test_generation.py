@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from programs import predicted
 from published import publish
 from selection import on_all
 
@@ -155,10 +156,9 @@ def test_a_text_is_the_likeliest_by_a_full_pass(application, encodings):
     texts = Generator(model, end_id=[2, 5], max_length=8).predict(PROMPTS, verbose=0)
     tokens, segments = np.zeros((2, len(PROMPTS), 20), "int32")
     for row, (prompt, text) in enumerate(zip(PROMPTS, texts, strict=True)):
-        both = [*prompt, *text]
-        tokens[row, : len(both)] = both
+        tokens[row, : len(prompt) + len(text)] = [*prompt, *text]
         segments[row, len(prompt) :] = application == "unilm"
-    logits = ops.convert_to_numpy(model([tokens, segments], training=False))
+    logits = predicted(model, [tokens, segments])
     logits = np.where(np.arange(13) == 0, -np.inf, logits)  # padding is not written
     for prompt, text, row in zip(PROMPTS, texts, logits, strict=True):
         ends = np.flatnonzero(np.isin(text, [2, 5]))
