@@ -273,17 +273,17 @@ def test_t5_has_as_many_extra_tokens_as_its_settings_say(tmp_path, count):
     ("file", "names", "pad", "row"),
     [
         ("spiece.model", ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"], "<pad>", "[CLS] ▁a [SEP]"),
-        ("spm.model", ["[PAD]", "[CLS]", "[SEP]", "[UNK]"], "[PAD]", "[CLS] ▁a [SEP]"),
-        ("tokenizer.model", ["<pad>", "<eos>", "<bos>", "<unk>"], "<pad>", "<bos> ▁a"),
-        ("sentencepiece.bpe.model", ["<unk>", "<s>", "</s>"], "<pad>", "<s> ▁a </s>"),
-        ("spiece.model", ["<pad>", "</s>", "<unk>"], "<pad>", "▁a </s>"),
+        ("spm.model", ["[PAD]", "[CLS]", "[SEP]", "[UNK]"], "[PAD]", "[CLS] ▁A [SEP]"),
+        ("tokenizer.model", ["<pad>", "<eos>", "<bos>", "<unk>"], "<pad>", "<bos> ▁A"),
+        ("sentencepiece.bpe.model", ["<unk>", "<s>", "</s>"], "<pad>", "<s> ▁A </s>"),
+        ("spiece.model", ["<pad>", "</s>", "<unk>"], "<pad>", "▁A </s>"),
     ],
     ids=["albert", "debertav2", "gemma", "xlmroberta", "t5"],
 )
 def test_a_family_is_known_by_its_pieces(file, names, pad, row, tmp_path):
-    """As where there is no config beside a SentencePiece model."""
+    """As where there is no config beside a SentencePiece model. ALBERT's text is in lower case."""
     special = [piece(name, 0.0, 2 if "unk" in name.lower() else 3) for name in names]
-    (tmp_path / file).write_bytes(sentence_piece(*special, *map(piece, ("▁a", "▁", "a"))))
+    (tmp_path / file).write_bytes(sentence_piece(*special, *map(piece, ("▁A", "▁a", "▁", "A", "a"))))
     tokenizer = Tokenizer(tmp_path)
-    assert tokenizer.ids_to_tokens(tokenizer.encode("a")[0]) == row.split()
+    assert tokenizer.ids_to_tokens(tokenizer.encode("A")[0]) == row.split()
     assert tokenizer.ids_to_tokens([tokenizer.pad_id]) == [pad]
