@@ -283,7 +283,8 @@ def test_t5_has_as_many_extra_tokens_as_its_settings_say(tmp_path, count):
 def test_a_family_is_known_by_its_pieces(file, names, pad, row, tmp_path):
     """As where there is no config beside a SentencePiece model. ALBERT's text is in lower case."""
     special = [piece(name, 0.0, 2 if "unk" in name.lower() else 3) for name in names]
-    (tmp_path / file).write_bytes(sentence_piece(*special, *map(piece, ("▁A", "▁a", "▁", "A", "a"))))
+    letters = map(piece, ("▁A", "▁a", "▁", "A", "a"))
+    (tmp_path / file).write_bytes(sentence_piece(*special, *letters))
     tokenizer = Tokenizer(tmp_path)
     assert tokenizer.ids_to_tokens(tokenizer.encode("A")[0]) == row.split()
     assert tokenizer.ids_to_tokens([tokenizer.pad_id]) == [pad]
