@@ -26,6 +26,13 @@ def choice(name, value, choices):
     return value
 
 
+def instance(name, value, kind, wanted):
+    """The value; raises TypeError unless it is of a type, or of one of several."""
+    if not isinstance(value, kind):
+        raise TypeError(_message(name, wanted, "", value, ""))
+    return value
+
+
 def whole(name, value, least=1, most=None, even=False, why="", remedy=""):
     """The value as an int; raises ValueError unless it is an integer, and no bool, in these bounds,
     both included. `why` is the reason for a bound, `remedy` what to do."""

@@ -150,6 +150,7 @@ class PositionalAttention(Configured, keras.layers.Layer):
         if sliding_window is not None:
             sliding_window = checks.whole("sliding_window", sliding_window)
         self.use_gate, self.sliding_window = bool(use_gate), sliding_window
+        checks.instance("head_norm", head_norm, (keras.layers.Layer, dict, type(None)), "a layer")
         with without_tensorflow():
             self.head_norm = keras.saving.serialize_keras_object(head_norm) if head_norm else None
             self.query_norm, self.key_norm = (self._head_norm(name) for name in ("query", "key"))

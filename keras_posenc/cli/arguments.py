@@ -45,19 +45,15 @@ IN_PYTHON = re.compile(
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser with one-line errors and without attributes for options that are not given.
-
-    Attributes:
-        left_over: dict. Maps each positional argument that may be left out to "?" or, if it may be
-            repeated, "*".
-        keywords: dict. Maps the keywords of its function to options, and to words in capitals for
-            positional arguments.
-        former: dict. The same of keywords that --help leaves out.
-    """
+    """A parser with one-line errors and without attributes for options that are not given."""
 
     def __init__(self, **options):
         super().__init__(argument_default=argparse.SUPPRESS, allow_abbrev=False, **options)
-        self.left_over, self.keywords, self.former = {}, {}, {}
+        # Positional arguments that may be left out: "?", or "*" if they may be repeated.
+        self.left_over = {}
+        # Keywords of its function: options, or words in capitals for positional arguments. Those of
+        # `former` are left out of --help.
+        self.keywords, self.former = {}, {}
 
     def parse_args(self, args=None, namespace=None):
         """As `ArgumentParser.parse_args`, but an unknown option is an error of its command."""

@@ -1,5 +1,7 @@
 """A bias of the distance that the logits of all heads change."""
 
+from collections.abc import Mapping
+
 import keras
 from keras import ops
 
@@ -51,7 +53,8 @@ class DAPE(Encoding):
     ):
         super().__init__(**kwargs)
         self.bias_kind = checks.choice("bias", bias, tuple(BIASES))
-        self.bias_arguments = dict(bias_arguments or {})
+        bias_arguments = checks.instance("bias_arguments", bias_arguments or {}, Mapping, "a dict")
+        self.bias_arguments = dict(bias_arguments)
         self.units = checks.whole("units", units)
         self.inner = BIASES[bias](**self.bias_arguments, dtype=self.dtype_policy, name="inner")
         if self.inner.shared:

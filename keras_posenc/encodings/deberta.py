@@ -1,7 +1,7 @@
 """DeBERTa's disentangled attention: content-to-position and position-to-content terms."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import keras
 import numpy as np
@@ -111,7 +111,8 @@ class DeBERTaRelative(Encoding):
                     f"{2 * (max_distance - 1)}, so that half of them are exact. "
                     f"Received: {buckets}; DeBERTa-v2 has 256 for a distance of 512."
                 )
-        terms = (terms,) if isinstance(terms, str) else tuple(terms)
+        terms = (terms,) if isinstance(terms, str) else terms
+        terms = tuple(checks.instance("terms", terms, Iterable, f"one or both of {TERMS}"))
         if not terms or len(set(terms)) < len(terms) or not set(terms) <= set(TERMS):
             raise ValueError(f"`terms` must be one or both of {TERMS}. Received: {terms!r}")
         self.max_distance = max_distance

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_posenc import backend
+from keras_posenc.arguments import checks
 from keras_posenc.arguments.hints import Initializer
 from keras_posenc.encodings.base import Encoding
 
@@ -58,7 +59,7 @@ class ForgetGate(Encoding):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.initial_bias = float(initial_bias)
+        self.initial_bias = float(checks.number("initial_bias", initial_bias))
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.bidirectional = bool(bidirectional)
         self.causal_only = not self.bidirectional

@@ -20,11 +20,6 @@ class Ladder:
         kind, fields: str and dict, the scaling as `read_scaling` returns it.
         sections: list of int or None. How many pairs each axis of the ids turns.
         order: str, as `section_order` of `RotaryEmbedding`.
-
-    Attributes:
-        turns: (pairs,) turns per position.
-        factor: float. Factor of the rotated features.
-        identity: tuple, the same for ladders that turn by the same numbers.
     """
 
     def __init__(self, size, base, kind, fields, sections, order):
@@ -42,7 +37,9 @@ class Ladder:
             found = [scaled_frequencies(2 * n, base, scaling, length) for n in parts]
             return np.concatenate([part for part, _ in found]) / (2 * math.pi), found[0][1]
 
+        # Turns per position, (pairs,), and the factor of the rotated features.
         self.turns, self.factor = turns_and_factor()
+        # The same for ladders that turn by the same numbers.
         self.identity = self.turns.tobytes(), tuple(axes)
         if kind == "longrope":
             self._long_turns, _ = turns_and_factor(fields["original_max_position_embeddings"] + 1)

@@ -54,12 +54,10 @@ class Matryoshka(Configured, keras.losses.Loss):
         dtype=None,
     ):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
-        if not isinstance(loss, keras.losses.Loss):
-            raise TypeError(f"`loss` must be a loss of Keras. Received: {loss!r}")
-        self.loss, self.dimensions = loss, check_dimensions("dimensions", dimensions)
+        self.loss = checks.instance("loss", loss, keras.losses.Loss, "a loss of Keras")
+        self.dimensions = check_dimensions("dimensions", dimensions)
         weights = [1.0] * len(self.dimensions) if weights is None else weights
-        if not isinstance(weights, (list, tuple)):
-            raise TypeError(f"`weights` must be a list of numbers. Received: {weights!r}")
+        checks.instance("weights", weights, (list, tuple), "a list of numbers")
         if len(weights) != len(self.dimensions):
             raise ValueError(
                 f"`weights` must have one number per dimension, {len(self.dimensions)}. Received: "
@@ -90,10 +88,8 @@ def check_dimensions(name, dimensions):
 
     `name`: str, of the argument. `dimensions`: what was given.
     """
-    if not isinstance(dimensions, (list, tuple)):
-        raise TypeError(
-            f"`{name}` must be a list of dimensions, such as [384, 128]. Received: {dimensions!r}"
-        )
+    wanted = "a list of dimensions, such as [384, 128]"
+    checks.instance(name, dimensions, (list, tuple), wanted)
     dimensions = [checks.whole(name, dimension) for dimension in dimensions]
     if not dimensions or len(set(dimensions)) != len(dimensions):
         raise ValueError(

@@ -1,6 +1,6 @@
 """Position ids made of the tokens: of digits in numbers, and of tokens in segments."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import keras
 from keras import ops
@@ -213,6 +213,7 @@ class SegmentPositionIds(Configured, keras.layers.Layer):
 
 def _token_ids(name, token_ids):
     """A tuple of token ids, at least one of them."""
+    checks.instance(name, token_ids, Iterable, "a list of token ids")
     found = tuple(checks.whole(name, token, least=0) for token in token_ids)
     if not found:
         raise ValueError(f"`{name}` must have at least one token id. Received: {token_ids!r}")

@@ -1,7 +1,8 @@
-"""A generator takes numbers of NumPy, as arrays of ids and of settings have them."""
+"""What a generator takes: a model, and numbers of NumPy, as arrays of ids and of settings have them."""
 
 import keras
 import numpy as np
+import pytest
 
 from keras_posenc.models import Generator, build_transformer_model
 
@@ -18,3 +19,9 @@ def test_numbers_of_numpy_are_as_those_of_python(tmp_path):
     Generator(model, **given).save(tmp_path / "g.keras")
     loaded = keras.saving.load_model(tmp_path / "g.keras")
     np.testing.assert_array_equal(loaded.predict(prompts, verbose=0), expected)
+
+
+@pytest.mark.once
+def test_a_generator_takes_a_model():
+    with pytest.raises(TypeError, match="`model` must be a model of Keras. Received: 'minilm'"):
+        Generator("minilm")

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_posenc import backend
+from keras_posenc.arguments import checks
 from keras_posenc.attention.gau import GatedAttentionUnit
 from keras_posenc.models.generation.graph import CausalGraph, reads_positions
 
@@ -20,7 +21,8 @@ def decoding_of(model, start_id, max_length):
     next one and the caches. In the context and the caches, all tensors except scalars have the
     batch as their first axis.
     """
-    names = {layer.name for layer in getattr(model, "layers", ())}
+    checks.instance("model", model, keras.Model, "a model of Keras")
+    names = {layer.name for layer in model.layers}
     if "Decoder-0-FeedForward" in names:
         return FromSource(model, start_id, max_length)
     if start_id is not None:

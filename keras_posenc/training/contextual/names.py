@@ -21,10 +21,8 @@ UNCLEAR = "without one clear pronoun"
 class Names(list):
     """A dict name -> `Pronoun` per text.
 
-    Attributes:
-        longer: dict name -> set of str, longer names that it is part of, such as "Ada Lovelace".
-        left_out: `collections.Counter` reason -> number of repeated capitalised words that are no
-            names.
+    `longer`: dict, name -> set of longer names that it is part of, such as "Ada Lovelace".
+    `left_out`: `Counter`, reason -> number of repeated capitalised words that are no names.
     """
 
     def __init__(self, texts, longer, left_out):

@@ -115,8 +115,7 @@ class Embed(FinetuneTask):
 
     def __post_init__(self):
         for name in ("query_prompt", "document_prompt"):
-            if not isinstance(value := getattr(self, name), (str, type(None))):
-                raise TypeError(f"`{name}` must be a str. Received: {quote(value)}")
+            checks.instance(name, getattr(self, name), (str, type(None)), "a str")
         if self.loss is not None:
             check_loss(self.loss)
         if self.matryoshka is not None:

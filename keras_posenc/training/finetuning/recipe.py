@@ -18,10 +18,8 @@ FEW_EPOCHS = 10
 class FinetuneRecipe(Recipe):
     """All settings of a fine-tuning run except its documents: keywords of `finetune`.
 
-    Attributes:
-        task: `FinetuneTask`.
-        lengths: tuple of pairs (max_length, epochs), which are no settings by themselves.
-        stretch_first: str, a digest or path of these texts, or None.
+    `task` is a `FinetuneTask`, `lengths` has pairs (max_length, epochs), and `stretch_first` is a
+    digest or path of its texts.
     """
 
     learning_rate = 1e-4
