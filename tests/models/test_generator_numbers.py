@@ -1,4 +1,4 @@
-"""What a generator takes: a model, and numbers of NumPy, as arrays of ids and of settings have them."""
+"""What a generator takes: a model, and numbers of NumPy, as ids and settings have them."""
 
 import keras
 import numpy as np
