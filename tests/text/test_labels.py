@@ -196,7 +196,7 @@ def test_an_answer_may_have_spaces_at_its_ends(tokenizer):
 
 @pytest.mark.parametrize("end", ["\u0301", "\u200b"], ids=["accent", "no width"])
 def test_an_answer_may_end_with_what_is_in_no_token(tokenizer, end):
-    text = f"one two{end}"
+    text = np.str_(f"one two{end}")  # as an array of texts has it
     batches = TextBatches([("who", text)], SpanLabels([(4, len(text))]), tokenizer, shuffle=False)
     ((place, weight),) = by_row(batches)
     assert weight == 1 and place.tolist() == [4, 4]

@@ -57,7 +57,7 @@ class SpanLabels(Labels):
 
 def is_pair(text):
     """Whether a text is a pair of str."""
-    return isinstance(text, tuple) and [*map(type, text)] == [str, str]
+    return isinstance(text, tuple) and len(text) == 2 and all(isinstance(x, str) for x in text)
 
 
 def passage_of(text):
