@@ -31,8 +31,6 @@ def existing(path):
         return path
     path = pathlib.Path(path)
     check_name(path)
-    if path.is_dir():
-        raise FileNotFoundError(f"{path} is a directory, where a file is needed: give one file.")
     if not path.is_file():
         hint = "" if path.suffix else f" A text is given in a list: [{quote(str(path))}]."
         raise FileNotFoundError(f"No file {path}.{hint}")

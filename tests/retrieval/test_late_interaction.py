@@ -292,11 +292,37 @@ def test_refused_directories(colberts, minilm, tmp_path):
         (changed("pylate", config, query_prefix="[X]"), "has no token '.X.'"),
         (changed("pylate", config, query_length="12"), "`query_length` must be an int, at least 1"),
         (changed("pylate", config, skiplist_words="."), "`skiplist_words` must be a list of texts"),
+        (
+            changed("pylate", config, skiplist_words=["[CLS]", "[Q] ", "[D] ", "[SEP]", "one"]),
+            "Text 1 has no token that is not skipped: leave it out",
+        ),
         (changed("stanford", "artifact.metadata", doc_maxlen=0), "`doc_maxlen` must be an int"),
         (changed("stanford", "artifact.metadata", doc_token_id=1), "`doc_token_id` must be a text"),
     ):
         with pytest.raises(ValueError, match=message):
-            LateInteraction(folder).encode_queries(["one"], 0)
+            model = LateInteraction(folder)
+            model.encode_queries(["one"], 0)
+            model.encode_documents(["two", "one"], 0)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("expansion", [{"strategy": "most"}, {"length": 8}, True])
+def test_an_expansion_has_a_strategy(expansion, colberts, tmp_path):
+    shutil.copytree(colberts / "pylate", tmp_path, dirs_exist_ok=True)
+    (tmp_path / "config_sentence_transformers.json").write_text("{}")
+    (tmp_path / "sentence_bert_config.json").write_text(json.dumps({"query_expansion": expansion}))
+    with pytest.raises(ValueError, match="query_expansion must have a strategy, one of"):
+        read_late_interaction(Folder.of(tmp_path))
+
+
+@pytest.mark.once
+def test_positions_counted_by_padding_and_masked_expansions(colberts, tmp_path):
+    shutil.copytree(colberts / "pylate", tmp_path, dirs_exist_ok=True)
+    config = {**TINY_CONFIG, "model_type": "mpnet", "type_vocab_size": 0}
+    config |= {"vocab_size": json.loads((tmp_path / "config.json").read_text())["vocab_size"]}
+    save_checkpoint(build_transformer_model(config), tmp_path)
+    with pytest.raises(ValueError, match="counts positions by its padding, and expands queries by"):
+        LateInteraction(tmp_path)
 
 
 @pytest.mark.once

@@ -317,8 +317,15 @@ def test_files_that_embed_did_not_write(pretrained, tmp_path):
     refused("b.npy", r"must be what `embed` returns or writes, such as floats.* shape \(3,\)")
     (tmp_path / "row.jsonl").write_text('{"text": "w1"}\n')
     refused("row.jsonl", "must have the columns that `embed` writes, such as id and vector")
-    (tmp_path / "bad.jsonl").write_text('{"id": 1, "vector": [1, "a"]}\n')
-    refused("bad.jsonl", "bad.jsonl, line 1: not a row that `embed` wrote")
+    for bad, why in (
+        ('"vector": [1, "a"]', "could not convert"),
+        ('"vector": 1', "no list of numbers"),
+        ('"vector": [NaN]', ""),
+        ('"indices": [[1]], "values": [[1]]', "no list of numbers"),
+        ('"indices": [1], "values": [1, 2]', "not a finite value per index"),
+    ):
+        (tmp_path / "bad.jsonl").write_text(f'{{"id": 1, {bad}}}\n')
+        refused("bad.jsonl", f"bad.jsonl, line 1: not a row that `embed` wrote .*{why}")
     (tmp_path / "two.jsonl").write_text('{"id": 1, "vector": [1]}\n{"id": 2, "vector": [1, 2]}\n')
     refused("two.jsonl", "the vectors must be of one size. Embed the texts again.")
     with pytest.raises(ValueError, match="`output` must be a .jsonl file"):

@@ -125,6 +125,15 @@ def causal(folder, **changes):
 
 
 @pytest.mark.once
+def test_a_head_without_a_bias_is_not_trained_alone(tmp_path):
+    documents, task = (["a quick fox", "jump"] * 2, list("abab")), Classify(pooling="head")
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_attention_heads": 2}
+    folder = causal(tmp_path, model_type="qwen2", num_hidden_layers=1, **sizes)
+    with pytest.raises(ValueError, match='no bias, which freeze="encoder" needs: give another'):
+        finetune(folder, documents, tmp_path / "a", task=task, freeze="encoder")
+
+
+@pytest.mark.once
 @pytest.mark.parametrize("pooling", ["mean", "last"])
 def test_other_texts_of_a_batch_do_not_change_a_result(tmp_path, pooling):
     long = "the lazy dogs don't jump over the lazy dogs again and again"

@@ -276,6 +276,18 @@ class Killed(BaseException):
 
 
 @pytest.mark.once
+def test_a_moved_result_that_has_changed_is_refused(pretrained, lines, tmp_path, monkeypatch):
+    output = tmp_path / "vectors.npy"
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(pathlib.Path, "unlink", lambda *_, **__: (_ for _ in ()).throw(Killed))
+        embed(pretrained, lines, output, part_size=3, verbose=0)
+    output.write_bytes(b"another file")
+    with pytest.raises(ValueError, match="by an earlier call, and has changed since then. Remove"):
+        embed(pretrained, lines, output, part_size=3, verbose=0)
+    assert output.read_bytes() == b"another file"
+
+
+@pytest.mark.once
 @pytest.mark.parametrize("has_record", [True, False], ids=["record", "no record"])
 def test_a_result_is_whole_wherever_the_end_was_interrupted(tmp_path, monkeypatch, has_record):
     """Before each rename and removal after the last part."""

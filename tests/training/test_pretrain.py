@@ -213,6 +213,7 @@ def test_what_cannot_be_pretrained(with_head, texts, tmp_path):
     )
     refused("`max_length` must be an integer of at least 3. Received: 2", max_length=2)
     refused("`epochs` must be a positive integer. Received: 0", epochs=0)
+    refused("validation=None: give texts, or the share of the corpus", validation=None)
     refused("`steps` must be a positive integer. Received: 0", steps=0)
     refused("`masked` must be a number above 0 and below 1. Received: 1", masked=1)
     refused("`max_ngram` must be a positive integer. Received: 0", max_ngram=0)

@@ -142,6 +142,28 @@ def test_a_truncated_state_is_named(tmp_path, keep):
 
 
 @pytest.mark.once
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"more": b""}, "holds something else"),
+        ({"record.json": b"[]"}, "holds something else"),
+        ({"record.json": b'{"arrays": 99}'}, "an impossible number of arrays"),
+        ({"record.json": b'{"arrays": true}'}, "an impossible number of arrays"),
+    ],
+)
+def test_a_state_with_other_entries(tmp_path, files, message):
+    path = tmp_path / "state.zip"
+    training_state.save_state(path, compiled(), {})
+    with zipfile.ZipFile(path) as archive:
+        entries = {name: archive.read(name) for name in archive.namelist()} | files
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in entries.items():
+            archive.writestr(name, data)
+    with pytest.raises(ValueError, match=f"state.zip is not a state file.*{message}"):
+        training_state.load_state(path, compiled())
+
+
+@pytest.mark.once
 def test_a_damaged_variable_is_named(tmp_path):
     path = tmp_path / "state.zip"
     training_state.save_state(path, compiled(), {})
