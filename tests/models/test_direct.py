@@ -3,6 +3,8 @@
 Only PyTorch calls them so; the cached decoding of every encoding is in test_cached_decoding.py.
 """
 
+import inspect
+
 import keras
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from keras import ops
 from tiny_models import SIZES
 
 from keras_posenc import PositionalAttention, backend, build_transformer_model
+from keras_posenc.layers.token_embedding import AddTo
 from keras_posenc.models.direct import Steps, direct
 
 pytestmark = pytest.mark.skipif(
@@ -89,6 +92,20 @@ def test_layers_of_others_are_called_by_keras(monkeypatch):
     x = keras.layers.Dropout(0.5)(keras.layers.Activation("tanh")(x))
     model = type(encoder)(encoder.inputs, x)
     check(model, monkeypatch, tolerance=4e-6)  # three times what rounding makes
+
+
+def test_sums_norms_and_attention_of_other_forms(monkeypatch):
+    """Three terms, a term of one token, two axes, mean squares, another dtype."""
+    encoder = build(sequence_length=TOKENS.shape[1])
+    x = AddTo()([encoder.output] * 3)
+    x = AddTo()([x, x[:, :1]])
+    x = keras.layers.LayerNormalization(axis=[1, 2])(x)
+    if "rms_scaling" in inspect.signature(keras.layers.LayerNormalization).parameters:
+        x = keras.layers.LayerNormalization(rms_scaling=True)(x)
+    for key in ([], [x]):
+        attend = PositionalAttention(2, 4, dtype="bfloat16")
+        x = AddTo()([x, keras.layers.Identity()(attend(x, x, *key))])
+    check(type(encoder)(encoder.inputs, x), monkeypatch)
 
 
 def test_the_penalty_of_a_layer_is_in_the_loss():
