@@ -35,7 +35,7 @@ class Unpickler:
     `Maker` can be called. `persistent`: function, persistent id -> object.
     """
 
-    def __init__(self, data, names, persistent=None):
+    def __init__(self, data, names, persistent):
         self.data, self.names, self.persistent = data, names, persistent
         self.place = 0
 
@@ -142,8 +142,6 @@ class _Run:
             raise ValueError("its pickle gives a dict a state that is none")
 
     def persist(self):
-        if self.persistent is None:
-            raise RefusedError("its pickle asks for numbers where there are none")
         self.push(self.persistent(self.pop()))
 
     def extend(self, values):

@@ -111,8 +111,6 @@ class _Tensor:
         dtype, size = self.storage.dtype, math.prod(self.shape)
         if size == 0:
             return np.zeros(self.shape, dtype)
-        if self.storage.numbers is None:
-            raise ValueError("it has a tensor without its numbers")
         if size * dtype.itemsize > most:
             raise ValueError(f"shape {quote(self.shape)} of {dtype} is larger than the file")
         strides = tuple(stride * dtype.itemsize for stride in self.strides)
