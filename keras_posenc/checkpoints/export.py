@@ -268,7 +268,7 @@ def _named(arrays, table, format, dtype):
             flat = flat.reshape(*flat.shape[:-1], heads, 1, -1)
             parts = cuts.setdefault((name, transposed), {})
             parts[cut.part] = flat
-            if len(parts) < cut.parts:
+            if len(parts) < cut.parts or len({each.shape for each in parts.values()}) > 1:
                 continue
             flat = np.concatenate([parts[part] for part in range(cut.parts)], axis=-2)
             flat = flat.reshape(*flat.shape[:-3], -1)
@@ -281,7 +281,10 @@ def _named(arrays, table, format, dtype):
             )
         named[name] = flat if dtype is None else flat.astype(numpy_dtype(dtype))
     if cuts:
-        raise ValueError(f"The model has only a part of {', '.join(name for name, _ in cuts)}.")
+        raise ValueError(
+            f"{next(iter(cuts))[0]} of a {table.family} checkpoint has parts of one size, of which "
+            "this model lacks some or has others: save the model as .keras instead."
+        )
     return named
 
 

@@ -1,5 +1,6 @@
 """Writing checkpoints: other libraries read them, and reading them back gives the same bits."""
 
+import dataclasses
 import json
 import sys
 
@@ -9,6 +10,7 @@ import pytest
 
 from keras_posenc.analysis import inspect_checkpoint
 from keras_posenc.checkpoints import open_checkpoint, save_checkpoint
+from keras_posenc.models.config_file import read_config
 from keras_posenc.models.factory import build_transformer_model
 
 HEADS = {"with_nsp": "linear", "with_mlm": "linear"}
@@ -174,6 +176,10 @@ def test_errors(make, tmp_path, monkeypatch):
         ValueError, match="have no place in a bert checkpoint, such as Transformer-0"
     ):
         save_checkpoint(make(hidden_act=["gelu", "linear"]), tmp_path)
+    with pytest.raises(ValueError, match="A preset of KerasHub is written in float32. Received: d"):
+        save_checkpoint(transformer, tmp_path, format="keras_hub", dtype="float16")
+    with pytest.raises(ValueError, match="`tokenizer` is written with format='keras_hub' only"):
+        save_checkpoint(transformer, tmp_path, tokenizer="vocab.txt")
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="is a file: give a directory"):
         save_checkpoint(transformer, tmp_path / "file")
@@ -181,6 +187,20 @@ def test_errors(make, tmp_path, monkeypatch):
     with pytest.raises(ImportError, match="pip install tensorflow"):
         save_checkpoint(transformer, tmp_path, format="google")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.once
+def test_what_a_family_has_no_files_for(tiny_config, tmp_path):
+    del tiny_config["type_vocab_size"]
+    config = read_config({**tiny_config, "model_type": "modernbert"})
+    with pytest.raises(ValueError, match="There are no Google checkpoints of modernbert: use for"):
+        save_checkpoint(build_transformer_model(config), tmp_path, format="google")
+    ungated = build_transformer_model(dataclasses.replace(config, hidden_act="gelu"))
+    config = read_config({**tiny_config, "model_type": "gpt2"}, num_key_value_heads=1)
+    for model, packed in ((ungated, "mlp.Wi"), (build_transformer_model(config), "attn.c_attn")):
+        message = rf"\.0\.{packed}\.weight of a \w+ checkpoint has parts of one size, of which this"
+        with pytest.raises(ValueError, match=message):
+            save_checkpoint(model, tmp_path)
 
 
 @pytest.mark.once

@@ -195,6 +195,19 @@ def test_a_table_of_one_segment_becomes_a_part_of_the_positions(tmp_path):
         save_checkpoint(two, tmp_path / "two", format="keras_hub")
 
 
+@pytest.mark.parametrize("name", ["BertBackbone", "AlbertBackbone", "ElectraBackbone"])
+def test_a_model_without_segments_has_the_same_numbers_there(name, tmp_path):
+    make(name).save_to_preset(str(tmp_path))
+    model = keras_posenc.build_transformer_model(
+        keras_posenc.read_config(str(tmp_path), segment_vocab_size=0), with_pool=True
+    )
+    save_checkpoint(model, tmp_path / "out", format="keras_hub")
+    backbone, ids = models.Backbone.from_preset(str(tmp_path / "out")), ids_of()
+    inputs = {"token_ids": ids, "padding_mask": np.ones_like(ids), "segment_ids": ids % 2}
+    found = backbone.predict(inputs, verbose=0)["pooled_output"]
+    np.testing.assert_allclose(found, model.predict(ids, verbose=0), atol=2e-6)
+
+
 def test_another_activation_is_named_and_another_epsilon_refused(tmp_path):
     sizes = {"vocab_size": 60, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
     sizes |= {"intermediate_size": 12, "max_position_embeddings": 16}
@@ -205,7 +218,7 @@ def test_another_activation_is_named_and_another_epsilon_refused(tmp_path):
     with pytest.warns(UserWarning, match="untrained pooled_output: build the model with with_pool"):
         save_checkpoint(model, tmp_path, format="keras_hub")
     model = keras_posenc.build_transformer_model(sizes | {"hidden_act": "relu"})
-    with pytest.raises(ValueError, match="BertBackbone computes hidden_act='gelu_new', and this"):
+    with pytest.raises(ValueError, match="'gelu_new', and this model has 'relu': no preset of it"):
         save_checkpoint(model, tmp_path, format="keras_hub")
     with pytest.raises(ValueError, match="written in float32. Received: dtype='float16'"):
         save_checkpoint(model, tmp_path, format="keras_hub", dtype="float16")
@@ -353,7 +366,11 @@ def test_the_command_writes_a_tokenizer_into_a_preset(tmp_path, pretrained):
     ("change", "message"),
     [
         ({"rope_scaling": {"type": "yarn", "factor": 4.0}}, "no rope_type 'yarn'"),
-        ({"is_causal": False}, "MistralBackbone is causal, and this model is not causal"),
+        ({"is_causal": False}, "is causal, and this model is not causal: no preset of it"),
+        (
+            {"model_type": "qwen2", "attention_bias": False},
+            "The model lacks 6 weights of KerasHub's backbone, such as layers/qwen_transformer_dec",
+        ),
     ],
 )
 def test_what_a_preset_cannot_compute_is_refused(tmp_path, change, message):

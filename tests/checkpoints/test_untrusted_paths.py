@@ -78,6 +78,24 @@ def test_an_index_names_files_in_its_folder(tmp_path, case):
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
 
 
+PARTS = {
+    "[]": "is damaged: it has no weight_map",
+    '{"weight_map": ["x"]}': "is damaged: it has no weight_map",
+    '{"weight_map": {"a": "../x.h5"}}': "is refused: it names '../x.h5' as a file beside it",
+    '{"weight_map": {"a": ["x.h5", 3]}}': "is refused: it names '3' as a file beside it",
+    '{"weight_map": {"a": [["x.h5"], "y.h5"]}}': "is refused: it names .*x.h5.* as a file beside",
+}
+
+
+@pytest.mark.parametrize("text", PARTS)
+def test_an_index_of_a_preset(tmp_path, text):
+    preset = {"registered_name": "keras_hub>BertBackbone", "config": {}}
+    (tmp_path / "config.json").write_text(json.dumps(preset))
+    (tmp_path / "model.weights.json").write_text(text)
+    with pytest.raises(ValueError, match=f"model.weights.json {PARTS[text]}"):
+        open_checkpoint(tmp_path)
+
+
 def test_links(tmp_path):
     """The files of a snapshot in the cache of Hugging Face are links; others stay in the folder."""
     blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshots" / "0123"
@@ -125,6 +143,8 @@ def test_json_of_any_depth_and_length(tmp_path):
     config = tmp_path / "config.json"
     for text, message in (
         (DEEP, "{} (it nests too deeply)"),
+        ('{"hidden_size": NaN}', "{} (it has NaN, which is not JSON)"),
+        ('{"hidden_size": -Infinity}', "{} (it has -Infinity, which is not JSON)"),
         ('{"hidden_size": 1, "hidden_size": 2}', "{} (it has the key 'hidden_size' twice)"),
         (LONG, f"is refused: it is longer than {MOST_JSON} bytes"),
         (json.dumps(dict.fromkeys(map(str, range(2000)))), "has 2000 keys, more than a config"),

@@ -3,8 +3,6 @@
 import pathlib
 import re
 
-import numpy as np
-
 from keras_posenc.checkpoints.checkpoint import array_over, mapped, numpy_dtype
 from keras_posenc.checkpoints.keras_file import RefusedModelError, check_numbers
 from keras_posenc.checkpoints.keras_hub.backbones import BACKBONES
@@ -89,11 +87,12 @@ def _shards(path):
     parts = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(parts, dict):
         raise ValueError(f"{path} is damaged: it has no weight_map.")
-    names = [name for value in parts.values() for name in np.atleast_1d(value)]
+    lists = [value if isinstance(value, list) else [value] for value in parts.values()]
+    names = [name for each in lists for name in each]
     wrong = [n for n in names if not (isinstance(n, str) and pathlib.PurePath(n).name == n)]
     if wrong:
         raise ValueError(f"{path} is refused: it names {quote(str(wrong[0]))} as a file beside it.")
-    return [path.parent / str(name) for name in dict.fromkeys(map(str, names))]
+    return [path.parent / name for name in dict.fromkeys(names)]
 
 
 def _read(path, backbone):

@@ -29,6 +29,8 @@ def write_preset(folder, arrays, config):
         # Not all backbones know a shared matrix.
         arrays = {HEAD: arrays[TOKENS].T, **arrays}
     theirs = _config(name, backbone, config)
+    if theirs.get("num_segments") == 0:  # KerasHub has one or more: zeros change no number
+        theirs["num_segments"], arrays = 2, {TYPES: 0 * arrays[TOKENS][:2], **arrays}
     model = getattr(keras_hub.models, name)(**theirs, dtype="float32")
     model.save_to_preset(str(folder))
     left, untrained = _fill(folder / WEIGHTS, arrays, backbone, config.family)
