@@ -105,9 +105,12 @@ def test_masked_language_modelling_trains_the_extended_positions(model):
         assert np.abs(np.array(layer.weights[0]) - old).max() > 1e-4
 
 
-def test_what_is_no_model_of_ours_is_refused():
-    with pytest.raises(ValueError, match="needs a model of `build_transformer_model`"):
-        as_backbone(keras.Sequential())
+def test_what_is_no_model_of_ours_is_refused(tiny_config):
+    unpadded = keras_posenc.build_transformer_model({**tiny_config, "pad_token_id": None})
+    for model, name in ((keras.Sequential(), "Sequential"), (unpadded, "TransformerModel")):
+        message = f"model of `build_transformer_model` with a padding token. Received: <{name}"
+        with pytest.raises(ValueError, match=message):
+            as_backbone(model)
 
 
 def test_heads_are_refused(tiny_config):

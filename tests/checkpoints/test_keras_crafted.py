@@ -7,8 +7,9 @@ import zipfile
 import h5py
 import numpy as np
 import pytest
+from crafted import SIX
 
-from keras_posenc.checkpoints import open_checkpoint
+from keras_posenc.checkpoints import keras_file, open_checkpoint
 from keras_posenc.training import load_finetuned
 
 pytestmark = pytest.mark.once
@@ -176,6 +177,15 @@ def test_weights_that_do_not_lie_in_the_file(tmp_path, pretrained, case):
         open_checkpoint(path)
 
 
+def test_weights_of_too_many_objects(tmp_path, pretrained, monkeypatch):
+    path, data = tmp_path / "x.keras", weights(a=SIX, b=SIX)
+    rewritten(path, pretrained / "model.keras", weights=data)
+    for most, message in ((3, "cannot be loaded by Keras"), (2, "weights are more than 2 objects")):
+        monkeypatch.setattr(keras_file, "MOST_OBJECTS", most)  # the group, and what is in it
+        with pytest.raises(ValueError, match=message):
+            open_checkpoint(path)
+
+
 def test_an_archive_around_it(tmp_path, pretrained):
     source, path = pretrained / "model.keras", tmp_path / "x.keras"
     rewritten(path, source, **{"assets/vocabulary.txt": "x"})
@@ -188,6 +198,11 @@ def test_an_archive_around_it(tmp_path, pretrained):
         open_checkpoint(rewritten(path, source, weights=b"x" * 99))
     with pytest.raises(ValueError, match="cannot be loaded by Keras"):
         open_checkpoint(rewritten(path, source, weights=weights(a=np.ones(2, "f4"))))
+    for name in ("config.json", "model.weights.h5"):
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr(name, "{}")
+        with pytest.raises(ValueError, match=r"\(it lacks config\.json or model\.weights\.h5\)"):
+            keras_file.load_keras(path)
 
 
 def test_a_flipped_bit_of_the_weights(tmp_path, pretrained):

@@ -32,6 +32,10 @@ def test_what_is_crafted_here_is_read(tmp_path):
 DAMAGED = {
     "a billion data files": (table(block((b"", message((1, 2**31))))), "names 2147483648 data f"),
     "no header": (table(block((b"a", entry()))), r"damaged or truncated \(it has no header\)"),
+    "another order of bytes": (
+        table(block((b"", message((1, 1), (2, 1))), (b"a", entry()))),
+        "has its numbers in big-endian order",
+    ),
     "a header of text": (table(block((b"", message((1, b"x"))))), "its shards is b'x'"),
     "a name twice": (table(block(HEADER, (b"a", entry()), (b"a", entry()))), "is there twice"),
     "names not in order": (table(block(HEADER, (b"b", entry()), (b"a", entry()))), "not in order"),

@@ -195,4 +195,7 @@ def test_what_torch_refuses_of_archives(tmp_path):
     for entries in ({"version": "11\n"}, {"version": "x"}, {"constants.pkl": "x"}):
         refused(archive(path, good, **entries), "it is not of torch.save")
         refused_by_torch(path)
+    with zipfile.ZipFile(archive(path, good), "a") as file:
+        file.writestr("other/data/0", b"")
+    refused(path, "it is several archives in one")
     refused_by_torch(archive(path, pickle.dumps({"a": 1}, 4)))

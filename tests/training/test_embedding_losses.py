@@ -174,6 +174,11 @@ def test_they_are_saved_with_their_arguments():
         (lambda: Matryoshka(CoSENT(), [4], [1, 2]), ValueError, "one number per dimension, 1"),
         (lambda: Matryoshka(CoSENT(), [4], [0]), ValueError, "`weights` must be a positive numb"),
         (
+            lambda: MultipleNegativesRanking()(TEACHER.astype("int32"), PAIRS),
+            ValueError,
+            r"one number per row, or one for each of its 2 texts. Received: .* shape \(6, 3\)",
+        ),
+        (
             lambda: Matryoshka(CoSENT(), [9])(SCORES, PAIRS),
             ValueError,
             "`dimensions` must be at most 8, the numbers of a vector. Received: .9.",
