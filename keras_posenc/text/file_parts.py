@@ -44,9 +44,10 @@ def paths_of(source):
     return paths
 
 
-def is_streamed(path):
-    """Whether a path is that of a table that is read in parts."""
-    return not is_documents(path) and existing_text(path).suffix.lower() in STREAMED
+def streamed(path):
+    """The path of a table, if it is read in parts, else None."""
+    path = None if is_documents(path) else existing_text(path)
+    return path if path is not None and path.suffix.lower() in STREAMED else None
 
 
 def table_parts(path, size, paragraphs=False):

@@ -2,7 +2,7 @@
 
 from keras_posenc.files.untrusted import SURROGATES, quote, shorten
 from keras_posenc.text.decoding import FilePart
-from keras_posenc.text.file_parts import file_parts, is_streamed
+from keras_posenc.text.file_parts import file_parts, streamed
 from keras_posenc.text.files import ids_in, present, read_rows, usual
 
 TITLE_NAMES = ("headings", "title", "heading", "name")
@@ -70,7 +70,7 @@ def id_text(each):
 
 def parts_of_file(path):
     """Yields `FilePart`s of a file that `read_texts` reads, with few rows each where possible."""
-    if is_streamed(path):
+    if streamed(path):
         yield from file_parts(path, ROWS)
     else:
         columns, rows, _ = read_rows(path)

@@ -3,9 +3,8 @@
 import itertools
 import os
 
-from keras_posenc.text.decoding import existing_text
 from keras_posenc.text.documents import is_list, kind_of_all
-from keras_posenc.text.file_parts import file_parts, is_streamed
+from keras_posenc.text.file_parts import file_parts, streamed
 from keras_posenc.text.files import read_texts
 
 ROWS = 256  # that are read together
@@ -25,9 +24,8 @@ class TextStream:
     def __init__(self, source, text=None):
         self._path = None
         if isinstance(source, (str, os.PathLike)):
-            if is_streamed(source):
-                self._path, self._column = existing_text(source), text
-            else:
+            self._path, self._column = streamed(source), text
+            if self._path is None:
                 source = read_texts(source, text=text, label=False).texts
         elif not is_list(source):
             raise TypeError(

@@ -17,11 +17,13 @@ IDS = [RNG.integers(5, 40, (4, 2, 7)).astype("int32") for _ in range(2)]
 IDS[0][1, :, 5:] = 0  # padding
 
 
-def trained(config, sub_batches, dropout=0.0, is_expected=False):
-    """The losses and the weights after two steps, and the seeds of the dropout.
+# What is only compared with need not be traced on TensorFlow.
+TRAINED = {"jit_compile": "auto"}
+COMPARED = {"run_eagerly": True} if keras.backend.backend() == "tensorflow" else TRAINED
 
-    What is only compared with need not be traced on TensorFlow.
-    """
+
+def trained(config, sub_batches, dropout=0.0, options=TRAINED):
+    """The losses and the weights after two steps, and the seeds of the dropout."""
     keras.utils.set_random_seed(1)
     encoder = build_transformer_model(
         {**config, "num_hidden_layers": 1},
@@ -30,9 +32,6 @@ def trained(config, sub_batches, dropout=0.0, is_expected=False):
     )
     embedder = keras.Model(encoder.inputs, MaskedPooling(dtype="float32")(encoder.output))
     model = similarity(embedder, sub_batches=sub_batches)
-    options = {"jit_compile": "auto"}
-    if is_expected and keras.backend.backend() == "tensorflow":
-        options = {"run_eagerly": True}
     model.compile(keras.optimizers.SGD(0.1), MultipleNegativesRanking(), **options)
     batches = (({"token_ids": ids, "segment_ids": 0 * ids}, np.arange(4)) for ids in IDS)
     losses = model.fit(batches, steps_per_epoch=1, epochs=2, shuffle=False, verbose=0).history
@@ -47,7 +46,7 @@ def trained(config, sub_batches, dropout=0.0, is_expected=False):
 
 @pytest.mark.parametrize("sub_batches", on_all([3], [3, 8]))  # 3 parts of 8 texts and a copy
 def test_they_train_as_whole_batches(tiny_config, sub_batches):
-    expected, weights, _ = trained(tiny_config, 1, is_expected=True)
+    expected, weights, _ = trained(tiny_config, 1, options=COMPARED)
     losses, found, _ = trained(tiny_config, sub_batches)
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
     for path, weight in weights.items():
@@ -57,7 +56,7 @@ def test_they_train_as_whole_batches(tiny_config, sub_batches):
 def test_the_second_computation_drops_what_the_first_one_drops(tiny_config, monkeypatch):
     losses, weights, seeds = trained(tiny_config, 2, dropout=0.5)
     monkeypatch.setattr(backend, "recomputed", lambda function: function)
-    expected, once, once_seeds = trained(tiny_config, 2, dropout=0.5, is_expected=True)
+    expected, once, once_seeds = trained(tiny_config, 2, dropout=0.5, options=COMPARED)
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
     assert seeds == once_seeds and min(seeds) >= 4  # the parts of two batches
     for path, weight in once.items():

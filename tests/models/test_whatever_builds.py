@@ -50,7 +50,7 @@ def feeds(model):
 
 
 def same(model, other):
-    """What is opened again is only called on TensorFlow, which would trace `predict` for each."""
+    """What is opened again is called, because TensorFlow would trace `predict` for each."""
     one, two = model.predict(feeds(model), verbose=0), predicted(other, feeds(other))
     assert isinstance(one, list) == isinstance(two, list)
     pairs = zip(one, two, strict=True) if isinstance(one, list) else [(one, two)]

@@ -54,8 +54,10 @@ class Trainer:
         self.transformer = self.finetuned.model.transformer
         self.model = task.trained(self.finetuned.model, label_names)
         self.batches = {length: self._batches(length) for length, _ in recipe.lengths}
+        self._judged = {}  # `TextBatches` of what is evaluated with the metrics of the user
         for role in ("validation", "test"):
-            self._check_readable(role)
+            if documents[role]:
+                self._read_judged(role)
         if self.left_out:
             LOGGER.warning(
                 f"{self.left_out:,} of {len(documents['train']):,} texts to train on are longer "
@@ -113,15 +115,20 @@ class Trainer:
         plain = dataclasses.replace(text_model, prompt="", prompts=None)
         return plain, [rows[number] for number in kept], take(targets, kept)
 
-    def _check_readable(self, role):
-        """Refuses documents to evaluate that cannot be read, before all is trained."""
-        part = self.documents[role]
-        if part and self.task.encoded(part.texts[:1], self.finetuned) is None:
-            try:
-                with unlogged_truncation(True):
-                    self._judged(role)
-            except (TypeError, ValueError) as error:
-                raise type(error)(f"{role}: {error}") from None
+    def _read_judged(self, role):
+        """Reads documents to evaluate, so that an error comes before the training, and keeps their
+        batches for the metrics of the user."""
+        part, metrics = self.documents[role], self.recipe.metrics
+        if not metrics and self.task.encoded(part.texts[:1], self.finetuned) is not None:
+            return
+        try:
+            with unlogged_truncation(not metrics):
+                model, *how = self._encoded(self.finetuned, part.texts, part.labels)
+                batches = model.batches(*how, **self.task.training_options)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{role}: {error}") from None
+        if metrics:
+            self._judged[role] = batches
 
     @functools.cached_property
     def token_counts(self):
@@ -280,20 +287,10 @@ class Trainer:
         names = dict.fromkeys(metric.name for metric in self._metrics())
         return [name for name in names if name not in ("loss", *self.task.watched)]
 
-    @functools.cached_property
-    def _judged_batches(self):
-        """`TextBatches` of the documents to evaluate with the metrics of the user."""
-        return {role: self._judged(role) for role in ("validation", "test") if self.documents[role]}
-
-    def _judged(self, role):
-        part = self.documents[role]
-        how = self._encoded(self.finetuned, part.texts, part.labels)
-        return how[0].batches(*how[1:], **self.task.training_options)
-
     def _measure(self, role, verbose):
         judged = self.task.measure(self.finetuned, self.documents[role], verbose)
         if self._metric_names:
-            batches = self._judged_batches[role]  # which a bar has shown already
+            batches = self._judged[role]  # which a bar has shown already
             progress = [BatchProgress(batches, 2 if verbose == 2 else 0)]
             found = self.model.evaluate(batches, return_dict=True, verbose=0, callbacks=progress)
             judged |= {name: np.asarray(found[name]).tolist() for name in self._metric_names}
