@@ -298,13 +298,9 @@ class RotaryEmbedding(Encoding):
             ids = _ids(positions, heads)
         return heads, Grid(query_positions=ids, key_positions=ids)
 
-    def compute_output_spec(self, inputs, positions=None, offset=0):
-        if isinstance(inputs, (list, tuple)):
-            return tuple(keras.KerasTensor(x.shape, self.compute_dtype) for x in inputs)
-        return keras.KerasTensor(inputs.shape, self.compute_dtype)
-
     def compute_output_shape(self, inputs_shape):
-        return inputs_shape
+        pair = isinstance(inputs_shape[0], (list, tuple))
+        return tuple(map(tuple, inputs_shape)) if pair else inputs_shape
 
     def get_config(self):
         return {**super().get_config(), "scaling": self.scaling and _plain(self.scaling)}

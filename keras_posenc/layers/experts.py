@@ -127,9 +127,6 @@ class MixtureOfExperts(Configured, keras.layers.Layer):
     def compute_output_shape(self, input_shape):
         return input_shape
 
-    def compute_output_spec(self, inputs):
-        return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
-
 
 @dataclasses.dataclass(frozen=True)
 class Expert:

@@ -62,13 +62,13 @@ class ShortConvolution(Configured, keras.layers.Layer):
             inputs = ops.where(ops.expand_dims(ops.cast(mask, "bool"), -1), inputs, 0)  # also NaN
         before, after, x = ops.split(applied(self.gates, inputs), 3, axis=-1)
         x = backend.pad(before * x, ((0, 0), (earlier, 0), (0, 0)))
-        shifted = (x[:, k : k + length] * self.conv_kernel[k] for k in range(self.kernel_size))
+        kernel = ops.cast(self.conv_kernel, x.dtype)
+        shifted = (x[:, k : k + length] * kernel[k] for k in range(self.kernel_size))
         return applied(self.outer, after * sum(shifted))
 
     def compute_output_shape(self, input_shape):
         return input_shape
 
     def get_config(self):
-        return with_quantized_parts(
-            super().get_config(), self, [self.gates, self.outer] if self.built else []
-        )
+        parts = [self.gates, self.outer] if self.built else []
+        return with_quantized_parts(super().get_config(), self, parts)

@@ -156,7 +156,7 @@ class TokenEmbedding(IdEmbedding):
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
-class BiasAdd(keras.layers.Layer):
+class BiasAdd(Configured, keras.layers.Layer):
     """Adds a learned bias per feature, y = x + b, initialised to zero.
 
     Returns the shape of the inputs.

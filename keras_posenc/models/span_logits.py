@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_posenc.backend.weighing import CLOSED
+from keras_posenc.keras_support.nested_layers import dense_part, with_quantized_parts
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -35,10 +36,9 @@ class SpanLogits(keras.layers.Layer):
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.ends = keras.layers.Dense(2, dtype=self.dtype_policy, name="ends")
 
     def build(self, inputs_shape, segment_ids_shape=None):
-        self.ends.build(inputs_shape)
+        self.ends = dense_part(self, "ends", 2, inputs_shape, "glorot_uniform")
         self.built = True
 
     def call(self, inputs, segment_ids=None, inputs_mask=None, mask=None):
@@ -56,4 +56,10 @@ class SpanLogits(keras.layers.Layer):
         return None
 
     def compute_output_spec(self, inputs, segment_ids=None, inputs_mask=None, mask=None):
-        return keras.KerasTensor((*inputs.shape[:2], 2), "float32")
+        return keras.KerasTensor(self.compute_output_shape(inputs.shape), "float32")
+
+    def compute_output_shape(self, inputs_shape, segment_ids_shape=None):
+        return (*inputs_shape[:2], 2)
+
+    def get_config(self):
+        return with_quantized_parts(super().get_config(), self, [self.ends] if self.built else [])

@@ -198,8 +198,8 @@ class RandomPositionIds(Configured, keras.layers.Layer):
         else:
             check_positions(ops.convert_to_tensor(length) - 1, bound, remedy)
 
-    def compute_output_spec(self, inputs, mask=None, training=None):
-        return keras.KerasTensor(inputs.shape[:2], dtype=self.compute_dtype)
+    def compute_output_shape(self, inputs_shape):
+        return inputs_shape[:2]
 
 
 def _sorted_sample(uniform, index, count):

@@ -33,8 +33,8 @@ class _DigitPositionIds(Configured, keras.layers.Layer):
         drawn = ops.cast(ops.floor(drawn * (self.max_offset + 1)), "int32")
         return ops.minimum(drawn, self.max_offset)
 
-    def compute_output_spec(self, token_ids, training=None):
-        return keras.KerasTensor(token_ids.shape, dtype="int32")
+    def compute_output_shape(self, token_ids_shape):
+        return token_ids_shape
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -207,8 +207,8 @@ class SegmentPositionIds(Configured, keras.layers.Layer):
             places = ops.minimum(places, self.max_position - 1)
         return places, segments
 
-    def compute_output_spec(self, token_ids):
-        return tuple(keras.KerasTensor(token_ids.shape, dtype="int32") for _ in range(2))
+    def compute_output_shape(self, token_ids_shape):
+        return token_ids_shape, token_ids_shape
 
 
 def _token_ids(name, token_ids):
@@ -283,7 +283,7 @@ class PaddedPositionIds(Configured, keras.layers.Layer):
     """
 
     def __init__(self, pad_token_id: int = 0, **kwargs):
-        kwargs.setdefault("dtype", "int32")
+        kwargs["dtype"] = "int32"
         super().__init__(**kwargs)
         self.pad_token_id = pad_token_id
         self.built = True
@@ -292,5 +292,5 @@ class PaddedPositionIds(Configured, keras.layers.Layer):
         real = ops.cast(ops.not_equal(token_ids, self.pad_token_id), "int32")
         return ops.maximum(ops.cumsum(real, axis=-1) - 1, 0)
 
-    def compute_output_spec(self, token_ids):
-        return keras.KerasTensor(token_ids.shape, dtype="int32")
+    def compute_output_shape(self, token_ids_shape):
+        return token_ids_shape

@@ -10,12 +10,20 @@ from keras_posenc.attention.gau import GatedAttentionUnit
 from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.attention.log_n import LogNAttention
 from keras_posenc.layers.feedforward import FeedForward
+from keras_posenc.layers.structured.crf import ConditionalRandomField
+from keras_posenc.layers.structured.decoders import ViterbiDecoder
 from keras_posenc.layers.structured.pointer import GlobalPointer
-from keras_posenc.layers.token_embedding import TokenEmbedding
+from keras_posenc.layers.token_embedding import BiasAdd, TokenEmbedding
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.generation import Generator
 from keras_posenc.models.heads import MaskedPooling, classifier
-from keras_posenc.positions import RandomPositionIds
+from keras_posenc.models.span_logits import SpanLogits
+from keras_posenc.positions import (
+    AbacusPositionIds,
+    PaddedPositionIds,
+    RandomPositionIds,
+    SegmentPositionIds,
+)
 from keras_posenc.positions.learned import LearnedPositionEmbedding
 from keras_posenc.positions.stretched import InterpolatedPositionEmbedding
 
@@ -91,12 +99,13 @@ def test_shapes_are_checked_alike_on_every_backend():
 
 @pytest.mark.once
 @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
-@pytest.mark.parametrize("mode", ["int8", "int4"])
+@pytest.mark.parametrize("mode", ["int8", "int4", "float8"])
 def test_quantized_parts_are_found_in_any_model(mode, tmp_path):
     x = np.random.default_rng(0).normal(size=(2, 5, 8)).astype("float32")
     models = {
         "unit": [GatedAttentionUnit(8, 4)],
         "feed-forward": [FeedForward(16)],
+        "span": [SpanLogits()],
         "distributed": [
             keras.layers.Reshape((1, 5, 8)),
             keras.layers.TimeDistributed(FeedForward(16)),
@@ -109,6 +118,36 @@ def test_quantized_parts_are_found_in_any_model(mode, tmp_path):
         model.save(tmp_path / f"{name}.keras")
         again = keras.saving.load_model(tmp_path / f"{name}.keras")
         np.testing.assert_allclose(again.predict(x, verbose=0), expected, atol=1e-6)
+
+
+@pytest.mark.once
+def test_layers_with_a_map_of_policies_are_saved(tmp_path):
+    policies = keras.dtype_policies.DTypePolicyMap("float32")
+    kinds = BiasAdd, SpanLogits, ConditionalRandomField, ViterbiDecoder
+    layers = [kind(dtype=policies) for kind in kinds]
+    keras.Sequential([keras.Input((5, 8)), *layers]).save(tmp_path / "model.keras")
+    assert keras.saving.load_model(tmp_path / "model.keras").output_shape == (None, 5)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "layer",
+    [
+        SpanLogits(),
+        PaddedPositionIds(),
+        RandomPositionIds(),
+        RandomPositionIds("exponential"),
+        AbacusPositionIds([1]),
+        SegmentPositionIds([1]),
+    ],
+)
+def test_the_shape_of_an_output_is_known_without_a_call(layer):
+    x = np.ones((2, 5, 8) if type(layer) is SpanLogits else (2, 5), "int32")
+    shape = layer.compute_output_shape(x.shape)
+    y = layer(x)
+    assert shape == (tuple(each.shape for each in y) if type(y) is tuple else y.shape)
+    if type(y) is not tuple:  # which Keras' wrapper has no axis for
+        assert keras.layers.TimeDistributed(layer)(x[:, None]).shape == (2, 1, *shape[1:])
 
 
 def causal(offset, **named):

@@ -57,6 +57,18 @@ def test_a_quantized_model_is_saved(tmp_path):
     np.testing.assert_array_equal(before, after)
 
 
+def test_a_map_may_give_its_projections_another_precision():
+    policies = keras.dtype_policies.DTypePolicyMap("float32")
+    policies["conv/.*"] = keras.DTypePolicy("mixed_bfloat16")
+    layer = ShortConvolution(3, dtype=policies, name="conv")
+    x = np.random.default_rng(0).normal(size=(1, 4, 8)).astype("float32")
+    output = keras.ops.convert_to_numpy(keras.ops.cast(layer(x), "float32"))
+    exact = ShortConvolution(3)
+    exact.build(x.shape)
+    exact.set_weights(layer.get_weights())
+    np.testing.assert_allclose(output, keras.ops.convert_to_numpy(exact(x)), atol=0.05)
+
+
 @pytest.mark.once
 def test_what_it_cannot_do_is_refused():
     with pytest.raises(ValueError, match="`kernel_size` must be a positive integer. Received: 0"):

@@ -2,10 +2,11 @@
 
 import keras
 
+from keras_posenc.keras_support.configured import Configured
 from keras_posenc.layers.structured.chain import best_tags, check_potentials, tag_probabilities
 
 
-class Decoder(keras.layers.Layer):
+class Decoder(Configured, keras.layers.Layer):
     """Base of the layers on potentials (B, T, N, N), which have no weights and pass no mask on."""
 
     def __init__(self, **kwargs):
