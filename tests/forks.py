@@ -2,12 +2,17 @@
 
 A process that imports Keras takes seconds, and many tests need one of their own: to be killed, to
 have other devices, to be measured. So one process imports Keras and the backend, computes nothing,
-since threads of a backend would not be there in a fork, and each test gets a fork of it.
+since threads of a backend would not be there in a fork, and each test gets a fork of it. That
+process is itself a fork of the one that runs the tests, before it has computed anything.
 """
 
 import atexit
+import contextlib
+import gc
 import json
+import logging
 import os
+import pathlib
 import runpy
 import signal
 import subprocess
@@ -15,6 +20,7 @@ import sys
 import tempfile
 import textwrap
 import threading
+import warnings
 
 KINDS = {
     "code": lambda code: exec(textwrap.dedent(code), {"__name__": "__main__"}),
@@ -66,13 +72,84 @@ def run_fork(kind, program, arguments=(), **options):
 def _ask(request):
     """Has the process that forks do something; returns its answer."""
     parent = _PARENTS.get(os.getpid())
-    if parent is None:
+    if parent is None:  # of a fork that needs forks
         command = [sys.executable, "-P", __file__]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         parent = _PARENTS[os.getpid()] = subprocess.Popen(command, **pipes)
     parent.stdin.write(json.dumps(request) + "\n")
     parent.stdin.flush()
     return json.loads(parent.stdout.readline())
+
+
+class _Parent:
+    """The process that forks as a fork of this one; the attributes are those of `Popen`."""
+
+    def __init__(self, filters):
+        (requests, self.stdin), (self.stdout, answers) = os.pipe(), os.pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of JAX and of Python, about threads
+            self.pid = os.fork()
+        if self.pid == 0:
+            with _to_its_end():
+                _forget_the_tests(requests, answers, filters)
+                _serve_and_become()
+        os.close(requests)
+        os.close(answers)
+        self.stdin, self.stdout = open(self.stdin, "w"), open(self.stdout)
+
+    def communicate(self):
+        self.stdin.close()
+        self.stdout.close()
+        os.waitpid(self.pid, 0)
+
+
+def prepare():
+    """Imports what forks need, and tests too, and forks the process that forks from here on."""
+    filters = warnings.filters[:]
+    import_all()
+    of_imports = [each for each in warnings.filters if each not in filters]
+    _PARENTS[os.getpid()] = _Parent(of_imports + filters[-5:])  # the last are Python's
+
+
+@contextlib.contextmanager
+def _to_its_end():
+    """Ends a fork as Python would, where there is Python below that is not for it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    except SystemExit as end:
+        print(end.code, file=sys.stderr)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    else:
+        os._exit(0)  # one that forks, when nobody asks any more
+    leave(1)
+
+
+def _forget_the_tests(requests, answers, filters):
+    """Makes a fork of pytest what `python -P` starts: its files, paths, hooks and handlers."""
+    warnings.filters[:] = filters
+    os.dup2(requests, 0)
+    os.dup2(answers, 1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)
+    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
+    tests = pathlib.Path(__file__).parent
+    ours = {"", *map(str, (tests, tests.parent, tests / "encodings"))}
+    sys.path[:] = [
+        *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)),
+        *(path for path in sys.path if path not in ours),
+    ]
+    sys.meta_path[:] = [each for each in sys.meta_path if not _of_pytest(each)]
+    for handler in filter(_of_pytest, logging.getLogger().handlers[:]):
+        logging.getLogger().removeHandler(handler)
+
+
+def _of_pytest(thing):
+    return type(thing).__module__.startswith("_pytest")
 
 
 def share_context_of_compilers():
@@ -152,19 +229,17 @@ def leave(status):
     os._exit(status)
 
 
-if __name__ == "__main__":
-    import contextlib
-    import gc
-    import warnings
-
-    gc.disable()
-
+def import_all():
+    """Imports what a fork would import."""
     import keras_posenc
 
     for name in keras_posenc.__all__:
         getattr(keras_posenc, name)  # imports it, so that the forks need not
     with contextlib.suppress(ImportError):
         import tensorflow  # noqa: F401  Keras would import it in each fork again
+
+
+def _serve_and_become():
     share_context_of_compilers()
     gc.freeze()  # a fork that looks for garbage among the imports would copy their pages
     gc.enable()
@@ -173,3 +248,9 @@ if __name__ == "__main__":
         request = serve()
     if request is not None:
         become(request)
+
+
+if __name__ == "__main__":
+    gc.disable()
+    import_all()
+    _serve_and_become()

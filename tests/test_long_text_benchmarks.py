@@ -33,11 +33,12 @@ def test_chunks_to_train_on_have_the_label_of_the_whole(fine_tuned_tasks, readin
 
 
 def test_seasons_to_train_on_and_to_test_on_are_of_other_episodes(
-    fine_tuned_tasks, reading_tasks, tmp_path
+    fine_tuned_tasks, reading_tasks, tmp_path, monkeypatch
 ):
-    one, other = (
-        fine_tuned_tasks.seasons(reading_tasks.Readings(tmp_path), seed) for seed in (0, 1)
-    )
+    readings = reading_tasks.Readings(tmp_path)
+    episodes = fine_tuned_tasks.named_episodes(readings)
+    monkeypatch.setattr(fine_tuned_tasks, "named_episodes", lambda readings: episodes)
+    one, other = (fine_tuned_tasks.seasons(readings, seed) for seed in (0, 1))
     assert one.test.texts == other.test.texts and one.train.texts != other.train.texts
     assert not {*one.train.texts, *other.train.texts} & {*one.test.texts}
     assert {one.train.labels.count(season) for season in one.train.labels} == {9}

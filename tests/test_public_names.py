@@ -8,10 +8,10 @@ import re
 import textwrap
 
 import pytest
+from forks import run_fork
 
 import keras_posenc
 from keras_posenc.keras_support import lazy
-from tests.forks import run_fork
 
 pytestmark = pytest.mark.once
 

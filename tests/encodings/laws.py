@@ -462,10 +462,11 @@ def saved_model_trains_on(cases, folder):
 
 
 def finite(layer, x, **arguments):
-    """The output is finite, and the gradients are; JAX, slow to compile them, leaves them out."""
+    """The output, which is finite, as the gradients are; JAX, slow to compile them, has none."""
     jax = keras.backend.backend() == "jax"
     found = [run(layer, x, **arguments)] if jax else gradients(layer, x, **arguments)
     assert all(np.isfinite(value).all() for value in found), "not finite"
+    return found[0]
 
 
 def gradients(layer, x, compiled=False, causal=False, counted=None, **arguments):

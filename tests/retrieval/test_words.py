@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from keras_posenc import embed
-from keras_posenc.retrieval import LateInteraction, SparseEmbedder, Vectors, search, search_table
+from keras_posenc.retrieval import (
+    LateInteraction,
+    SparseEmbedder,
+    Vectors,
+    open_embedder,
+    search,
+    search_table,
+)
 from keras_posenc.retrieval.words import index
 from keras_posenc.retrieval.words.index import WordIndex, index_path, places_of, words_of
 from keras_posenc.retrieval.words.scoring import Scoring
@@ -233,10 +240,11 @@ def test_what_is_left_out_has_no_score(weight):
 @pytest.mark.parametrize("suffix", [".npy", ".npz", ".jsonl"])
 def test_only_some_texts_are_searched(pretrained, source, tmp_path, scoring, suffix):
     late = {"reading": "late:4"} if suffix == ".npz" else {}
-    embed(pretrained, source, tmp_path / f"v{suffix}", verbose=0, **late)
+    model = open_embedder(pretrained, **late)  # once, for all searches
+    embed(model, source, tmp_path / f"v{suffix}", verbose=0)
 
     def found(**options):
-        arguments = (pretrained, tmp_path / f"v{suffix}", ["w1 w5 w10 w6 w2"])
+        arguments = (model, tmp_path / f"v{suffix}", ["w1 w5 w10 w6 w2"])
         return search(*arguments, scoring=scoring, top_k=9, verbose=0, **options)
 
     assert {row["id"] for row in found()} == {f"t{n}" for n in range(5)}
@@ -273,10 +281,11 @@ def test_values_of_columns_are_as_python_or_a_file_writes_them(pretrained, tmp_p
         path.write_text("text,flag,year\nw1,true,2020\nw2,False,2021.5\nw3,null,7\n")
     else:
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = embed(pretrained, path, verbose=0)
+    model = open_embedder(pretrained)
+    found = embed(model, path, verbose=0)
 
     def ids(**only):
-        return {row["id"] for row in search(pretrained, found, "w1", texts=path, only=only)}
+        return {row["id"] for row in search(model, found, "w1", texts=path, only=only)}
 
     assert ids(flag=True) == ids(flag="true") == ids(year=2020) == ids(year="2020") == {1}
     assert ids(year=np.float32(2020), flag=np.True_) == {1}
