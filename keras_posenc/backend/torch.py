@@ -164,7 +164,7 @@ interpolate = shared.interpolation(take_last)
 def _close(logits, ceiling, keep_logits):
     """`weighing.close`, in place where it may be, with no pass over the map for its gradient."""
     # On a CPU a minimum is four times as fast as a choice over heads that share their cells.
-    if torch.compiler.is_compiling() or not (torch.is_grad_enabled() and logits.requires_grad):
+    if tracing() or not (torch.is_grad_enabled() and logits.requires_grad):
         return torch.minimum(logits, ceiling)
     return Closed.apply(logits, ceiling, keep_logits)
 
@@ -208,7 +208,7 @@ def weigh_values(logits, mask, v, dropout, hashes, output=None, keep_logits=Fals
         logits = _close(logits, weighing.ceiling_of(mask), keep_logits)
     # On a CPU, products with numbers below 1e-38 take five times as long. Replacing such weights by
     # 0 changes nothing. The last row shows whether a matrix has such weights.
-    if platform(logits) == "cpu" and not torch.compiler.is_compiling():
+    if platform(logits) == "cpu" and not tracing():
         row = logits.detach()[..., -1, :]
         below = torch.amax(row, -1, keepdim=True) - row
         if torch.any((below > SMALL) & (below < -weighing.CLOSED / 10)):
@@ -243,7 +243,7 @@ def map_blocks(block, stacked, whole, carry, output_shape, dtype):
     if torch.compiler.is_compiling():
         return _checkpointed(block, stacked, whole, carry)
     blocks, inputs = _Blocks(block, len(stacked), stacked[0].shape[0]), [*stacked, *whole]
-    if torch.is_grad_enabled() and any(x.requires_grad for x in inputs):
+    if not tracing() and torch.is_grad_enabled() and any(x.requires_grad for x in inputs):
         return Recomputed.apply(blocks, carry, *inputs)
     return blocks.run(inputs, carry)[0]
 

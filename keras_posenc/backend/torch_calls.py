@@ -18,13 +18,15 @@ torch.compiler.assume_constant_result(has)  # it makes layers to find out
 
 
 def tracing():
-    """Whether torch.compile or an export reads the program: it is for other values too."""
-    return torch.compiler.is_compiling() or torch._C._is_tracing()
+    """Whether the program is for other values too: of torch.compile, an export or torch.func."""
+    read = torch.compiler.is_compiling() or torch._C._is_tracing()
+    return read or torch._C._are_functorch_transforms_active()
 
 
 def _exported():
-    """Whether a program is read for another runtime, and not by torch.compile."""
-    return tracing() and not torch.compiler.is_dynamo_compiling()
+    """Whether a program is read for another runtime, not by torch.compile or torch.func."""
+    read = torch.compiler.is_dynamo_compiling() or torch._C._are_functorch_transforms_active()
+    return tracing() and not read
 
 
 def is_plain(layer, x, casts=False):

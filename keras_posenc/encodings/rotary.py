@@ -299,8 +299,7 @@ class RotaryEmbedding(Encoding):
         return heads, Grid(query_positions=ids, key_positions=ids)
 
     def compute_output_shape(self, inputs_shape):
-        pair = isinstance(inputs_shape[0], (list, tuple))
-        return tuple(map(tuple, inputs_shape)) if pair else inputs_shape
+        return tuple(inputs_shape)
 
     def get_config(self):
         return {**super().get_config(), "scaling": self.scaling and _plain(self.scaling)}

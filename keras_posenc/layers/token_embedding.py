@@ -144,10 +144,9 @@ class TokenEmbedding(IdEmbedding):
         return ops.not_equal(inputs, self.pad_token_id)
 
     def compute_output_spec(self, inputs, reverse=False):
-        shape = (
-            (*inputs.shape[:-1], self.input_dim) if reverse else (*inputs.shape, self.output_dim)
-        )
-        return keras.KerasTensor(shape, dtype=self.compute_dtype)
+        shape = inputs.shape[:-1] if reverse else inputs.shape
+        size = self.input_dim if reverse else self.output_dim
+        return keras.KerasTensor((*shape, size), dtype=self.compute_dtype)
 
     def get_config(self):
         config = {**super().get_config(), "pad_token_id": self.pad_token_id}

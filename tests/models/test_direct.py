@@ -12,6 +12,7 @@ from keras import ops
 from tiny_models import SIZES
 
 from keras_posenc import PositionalAttention, backend, build_transformer_model
+from keras_posenc.attention import choose
 from keras_posenc.layers.token_embedding import AddTo
 from keras_posenc.models.direct import Steps, direct
 
@@ -138,6 +139,32 @@ def test_a_changed_layer_counts_at_once(change, monkeypatch):
         dense.lora_kernel_b.assign(ops.ones_like(dense.lora_kernel_b))
     found = check(model, monkeypatch)
     assert np.array_equal(found, before) == (change == "frozen")
+
+
+@pytest.mark.filterwarnings("ignore:(?s).*not yet implemented the batching rule:UserWarning")
+@pytest.mark.parametrize("encodings", [["rotary"], ["t5"]], ids=["kernel", "blocks"])
+def test_gradients_of_each_text_by_torch_func(encodings, monkeypatch):
+    """The fused kernel, blocks of rows, masks and checks of ids under `vmap` and `grad`."""
+    import torch
+
+    monkeypatch.setattr(choose, "rows_of_block", lambda *_: 4)
+    model = build(encodings=encodings)
+    weights = [each.value.detach() for each in model.trainable_variables]
+    others = [each.value for each in model.non_trainable_variables]
+
+    def loss(weights, ids):
+        given = {"token_ids": ids[None], "segment_ids": torch.zeros_like(ids)[None]}
+        features, _ = model.stateless_call(weights, others, given, training=False)
+        return torch.sum(features[:, :3] ** 3)
+
+    ids = torch.tensor(TOKENS)
+    found = torch.func.vmap(torch.func.grad(loss), (None, 0))(weights, ids)
+    for text in range(len(ids)):
+        copies = [each.clone().requires_grad_() for each in weights]
+        expected = torch.autograd.grad(loss(copies, ids[text]), copies, allow_unused=True)
+        for one, other in zip(found, expected, strict=True):
+            other = torch.zeros_like(one[text]) if other is None else other
+            torch.testing.assert_close(one[text], other, rtol=1e-4, atol=1e-4)
 
 
 def test_a_stateless_call_reads_the_weights_that_it_is_given():
