@@ -62,6 +62,11 @@ CASES = {
         | {"max_position_embeddings": 12},
         {},
     ),
+    "deberta_v2_without_tables": (
+        "DebertaV2ForMaskedLM",
+        {"relative_attention": False, "pos_att_type": "c2p|p2c", **SHORT},
+        {},
+    ),
     "deberta_v2_not_legacy": (
         "DebertaV2ForMaskedLM",
         {"relative_attention": True, "position_buckets": 4, "legacy": False, "type_vocab_size": 2}

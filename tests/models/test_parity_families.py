@@ -333,6 +333,7 @@ def test_a_tensor_of_another_family_or_a_part_of_one_is_refused():
         ("albert", {"inner_group_num": 2}, "The family 'albert' knows no other value"),
         ("nomic_bert", {"prenorm": True}, "Found prenorm=True"),
         ("roformer", {"rotary_value": True}, "Found rotary_value=True"),
+        ("mpnet", {"pad_token_id": 0}, "'mpnet' knows no other value. Found pad_token_id=0"),
         ("neobert", {"norm": "around"}, "`norm` must be one of"),
         ("t5", {"feed_forward_proj": "gated-glue"}, "Unknown activation 'glue'"),
     ],

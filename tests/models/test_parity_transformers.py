@@ -270,6 +270,20 @@ def test_roberta_masked_lm(transformers, family, side):
 
 
 @pytest.mark.once
+@pytest.mark.parametrize("family", ["Roberta", "XLMRoberta", "Camembert"])
+def test_roberta_by_its_defaults(transformers, family):
+    """Padding is 1 where the config has none, and the head's activation is GELU, whatever it has."""
+    reference, weights, config = tiny(
+        transformers, family + "ForMaskedLM", **ROBERTA, hidden_act="relu"
+    )
+    del config["pad_token_id"]
+    token_ids, segment_ids, real = tiny_ids(1, segments=1, length=10)
+    ours = build_transformer_model(config, weights, with_mlm="linear")
+    expected = run_reference(reference, token_ids, segment_ids, 1)
+    assert_close(run_ours(ours, token_ids, segment_ids)[0], expected.logits, real)
+
+
+@pytest.mark.once
 @pytest.mark.parametrize("sharded", [False, True])
 def test_a_directory_that_transformers_wrote(transformers, tmp_path, sharded):
     reference, _, _ = tiny(transformers, "BertForPreTraining", hidden_act="gelu_new")

@@ -202,6 +202,46 @@ def test_the_original_length_is_read_where_transformers_reads_it(rotating, tmp_p
         np.testing.assert_allclose(found, expected, rtol=0, atol=atol)
 
 
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8}
+LINEAR = {"rope_type": "linear", "factor": 3.0}
+LLAMA_4 = {**LINEAR, "llama_4_scaling_beta": 0.5, "original_max_position_embeddings": 8}
+ELSEWHERE = {"original_max_position_embeddings": 16}
+LOCAL = {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
+PLACES = {
+    "a scaling beside the dict": ("Qwen3Model", {}, {"rope_scaling": YARN}),
+    "a scaling beside a default": ("Ministral3Model", {}, {"rope_scaling": LLAMA_4}),
+    "a length outside": ("Ministral3Model", {}, ELSEWHERE),
+    "a scaling of both kinds": ("ModernBertModel", LOCAL, {"rope_scaling": LINEAR}),
+    "a base of no kind": ("ModernBertModel", LOCAL, {"rope_parameters": None, "rope_theta": 7.0}),
+    "a scaling of one kind": ("Gemma3TextModel", LOCAL, {"rope_scaling": LINEAR, **ELSEWHERE}),
+    "no dict": ("GteModel", {}, {"rope_parameters": None}),
+}
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("case", PLACES)
+def test_keys_in_several_places_count_as_in_transformers(case, tmp_path):
+    name, config, keys = PLACES[case]
+    more = {} if name.startswith(("Modern", "Gte")) else {"head_dim": 8, "num_key_value_heads": 1}
+    reference = publish(tmp_path, name, **SIZES, **more, **config)
+    written = json.loads((tmp_path / "config.json").read_text()) | keys
+    written = {key: value for key, value in written.items() if value is not None}
+    (tmp_path / "config.json").write_text(json.dumps(written))
+    reference = type(reference).from_pretrained(tmp_path).eval()
+    ids = token_ids(24)[0][:1]
+    expected = answer(reference, ids, ids > 0)
+    ours = build_transformer_model(tmp_path)
+    feeds = [ids, 0 * ids][: len(ours.inputs)]
+    atol = TOLERANCE * abs(expected).max()
+    np.testing.assert_allclose(ops.convert_to_numpy(ours(feeds)), expected, rtol=0, atol=atol)
+    if "rope_scaling" in keys and "Ministral" not in name:
+        other = build_transformer_model(tmp_path, extension={**LINEAR, "factor": 5.0})
+        save_checkpoint(other, tmp_path / "out")
+        reference = type(reference).from_pretrained(tmp_path / "out").eval()
+        expected, found = answer(reference, ids, ids > 0), ops.convert_to_numpy(other(feeds))
+        np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE * abs(expected).max())
+
+
 @pytest.mark.once
 def test_encodings_are_swapped_and_added_by_name(rotating):
     mine = [{"name": "rotary", "layout": "half", "base": 50.0}, "log_n"]

@@ -23,7 +23,8 @@ def configure(config):
     source = config.source
     terms = source.get("pos_att_type") or []
     terms = terms.lower().split("|") if isinstance(terms, str) else terms
-    encodings = ()
+    # Without tables, too, the logits are divided as if they were sums of all terms.
+    encodings = ({"name": "temperature", "value": (1 + len(terms)) ** -0.5},) if terms else ()
     if source.get("relative_attention") and terms:
         if not source.get("share_att_key"):
             raise ValueError(

@@ -5,7 +5,7 @@ import math
 
 from keras_posenc.models.families.family import BIDIRECTIONAL, Family
 from keras_posenc.models.families.llama import LLAMA_ALIASES, LLAMA_DEFAULTS
-from keras_posenc.models.families.rope import GLOBAL, LOCAL, ROPE_KEYS, layer_kinds, rotary
+from keras_posenc.models.families.rope import GLOBAL, KEYS_OF_KINDS, LOCAL, layer_kinds, rotary
 from keras_posenc.models.families.task_heads import last_token
 from keras_posenc.models.families.weight_rows import ATTENTION, FEED_FORWARD, llama_block, table
 
@@ -19,13 +19,11 @@ def configure(config):
     window = {"name": "window", "window": _window(source, config.causal)}
     scale = math.sqrt(config.key_size / source.get("query_pre_attn_scalar", 256))
     temperature = [] if scale == 1 else [{"name": "temperature", "value": scale}]
-    local = rotary(config, source.get("rope_local_base_freq") or 10000.0, kind=LOCAL)
-    if "rope_parameters" not in source:
-        local = {**local, "base": float(source.get("rope_local_base_freq") or 10000.0)}
-        local.pop("scaling", None)
+    unscaled = dataclasses.replace(config, source={**source, "rope_scaling": None})
+    local = rotary(unscaled, source.get("rope_local_base_freq") or 10000.0, kind=LOCAL)
     encodings = {
         LOCAL: [local, *temperature, window],
-        GLOBAL: [rotary(config, 1e6, kind=GLOBAL), *temperature],
+        GLOBAL: [rotary(config, source.get("rope_theta") or 1e6, kind=GLOBAL), *temperature],
     }
     return dataclasses.replace(
         config,
@@ -92,7 +90,8 @@ FAMILY = Family(
         "query_pre_attn_scalar",
         BIDIRECTIONAL,
         "rope_local_base_freq",
-        *ROPE_KEYS,
+        "rope_theta",
+        *KEYS_OF_KINDS,
     ),
     required={
         "attn_logit_softcapping": (None,),

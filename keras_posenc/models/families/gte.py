@@ -15,7 +15,7 @@ from keras_posenc.models.families.weight_rows import (
 
 def configure(config):
     """What these files call "ntk" is Su Jianlin's fixed base, or the mixed one with `mixed_b`."""
-    encoding = rotary(config, base=10000.0)
+    encoding = rotary(config, base=10000.0 if config.model_type == "new" else 160000.0)
     scaling = encoding.get("scaling")
     if scaling and scaling["rope_type"] == "ntk":
         b = scaling.get("mixed_b")

@@ -83,15 +83,17 @@ YARN = {
 
 def scaled(config):
     """Ministral's queries grow with the logarithm of their position."""
-    rope = config.source.get("rope_parameters") or YARN
+    rope = config.source.get("rope_scaling") or config.source.get("rope_parameters") or YARN
     slope, length = "llama_4_scaling_beta", "original_max_position_embeddings"
     if slope not in rope or length not in rope:
         raise ValueError(
             f"Ministral 3 needs `rope_parameters` with `{slope}` and `{length}`. "
             f"Received: {quote(rope)}"
         )
-    scale = {"name": "temperature", "kind": "llama4", "value": rope[length], "offset": 0}
-    return windowed(config, {**scale, "slope": rope[slope]}, default=YARN, read=(slope,))
+    read = {"default": YARN, "read": (slope,)}
+    value = rotary(config, **read)["scaling"].get(length, rope[length])  # by a key outside of it
+    scale = {"name": "temperature", "kind": "llama4", "value": value, "offset": 0}
+    return windowed(config, {**scale, "slope": rope[slope]}, **read)
 
 
 LLAMA = Family(

@@ -3,7 +3,7 @@
 import dataclasses
 
 from keras_posenc.models.families.family import Family
-from keras_posenc.models.families.rope import GLOBAL, LOCAL, ROPE_KEYS, layer_kinds, rotary
+from keras_posenc.models.families.rope import GLOBAL, KEYS_OF_KINDS, LOCAL, layer_kinds, rotary
 from keras_posenc.models.families.task_heads import TaskHead
 from keras_posenc.models.families.weight_rows import (
     TASK_ROWS,
@@ -105,7 +105,7 @@ FAMILY = Family(
         "norm_bias",
         "classifier_bias",
         "classifier_pooling",
-        *ROPE_KEYS,
+        *KEYS_OF_KINDS,
     ),
     rates={"embedding_dropout": "dropout_rate", "classifier_dropout": "dropout_rate"},
     heads=heads,

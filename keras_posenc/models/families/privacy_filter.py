@@ -3,7 +3,7 @@
 import dataclasses
 
 from keras_posenc.models.families.family import Family
-from keras_posenc.models.families.llama import LLAMA_DEFAULTS, TIED
+from keras_posenc.models.families.llama import LLAMA_ALIASES, LLAMA_DEFAULTS, TIED
 from keras_posenc.models.families.rope import ROPE_KEYS, rotary
 from keras_posenc.models.families.task_heads import TOKENS
 from keras_posenc.models.families.weight_rows import ATTENTION, FEED_FORWARD, attention, table
@@ -58,11 +58,7 @@ FAMILY = Family(
         classes={"openai_privacy_filter": "OpenAIPrivacyFilter"},
     ),
     configure=configure,
-    aliases={
-        "rms_norm_eps": "layer_norm_eps",
-        "attention_dropout": "attention_dropout_rate",
-        "head_dim": "attention_head_size",
-    },
+    aliases=LLAMA_ALIASES,
     defaults={
         **LLAMA_DEFAULTS,
         "layer_norm_eps": 1e-5,

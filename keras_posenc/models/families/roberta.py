@@ -31,8 +31,11 @@ def behind_padding(config):
 
 
 def like_fairseq(config):
-    """BERT in Google's layout; fairseq's positions if Hugging Face's config has them."""
-    return behind_padding(config) if config.model_type in FAIRSEQ_TYPES else config
+    """BERT in Google's layout; fairseq's positions and head if Hugging Face's config has them."""
+    if config.model_type not in FAIRSEQ_TYPES:
+        return config
+    pad, act = config.source.get("pad_token_id", 1), config.mlm_act or "gelu"
+    return behind_padding(dataclasses.replace(config, pad_token_id=pad, mlm_act=act))
 
 
 def weights(config=None):
@@ -91,6 +94,7 @@ MPNET = Family(
     configure=with_buckets,
     defaults={"hidden_act": "gelu", "segment_vocab_size": 0, "pad_token_id": 1, "mlm_act": "gelu"},
     keys=("relative_attention_num_buckets",),
+    required={"pad_token_id": (1, None)},  # its positions are behind 1, whatever the config has
     heads=heads(),
     positions="table, padding not counted; T5's buckets",
     paper="https://arxiv.org/abs/2004.09297",

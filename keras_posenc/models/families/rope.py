@@ -3,14 +3,15 @@
 from keras_posenc.files.untrusted import quote
 
 ORIGINAL = "original_max_position_embeddings"
-ROPE_KEYS = ("rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor", ORIGINAL)
+KEYS_OF_KINDS = ("rope_scaling", "rope_parameters", "partial_rotary_factor")
+ROPE_KEYS = ("rope_theta", ORIGINAL, *KEYS_OF_KINDS)
 
 
 def rotary(config, base=10000.0, layout="half", kind=None, default=None, read=()):
     """Makes the rotary encoding of a config.
 
     Args:
-        config: `Config` with its `source`; the keys are `ROPE_KEYS`.
+        config: `Config` with its `source`; the keys are `ROPE_KEYS`, or `KEYS_OF_KINDS`.
         base: float. Default if the config has none.
         layout: as in `RotaryEmbedding`.
         kind: str. Key of `rope_parameters`, where each kind of layer has its own.
@@ -22,18 +23,16 @@ def rotary(config, base=10000.0, layout="half", kind=None, default=None, read=()
     """
     source = config.source
     scaling = source.get("rope_scaling") or {}
-    # A scaling of the file replaces the default of the family.
-    parameters = source.get("rope_parameters") or (not scaling and default) or {}
-    parameters = (
-        parameters.get(kind) if kind in parameters else parameters if kind is None else None
-    ) or {}
+    parameters = source.get("rope_parameters") or default or {}
+    # As in transformers: a scaling takes the place of one dict, and completes that of each kind.
+    parameters = (parameters.get(kind) if kind else not scaling and parameters) or {}
     if not isinstance(parameters, dict):
         raise ValueError(
             f"`rope_parameters` of {kind} must be a dict. Received: {quote(parameters)}"
         )
-    parameters = {**scaling, **parameters}
+    parameters = {**parameters, **scaling}
     parameters = {key: value for key, value in parameters.items() if key not in read}
-    original = source.get(ORIGINAL)
+    original = None if kind else source.get(ORIGINAL)
     if _type(parameters) == "dynamic":
         parameters.pop(ORIGINAL, None)  # transformers takes the number of positions
     elif original is not None and _type(parameters) in ("yarn", "longrope", "llama3"):
@@ -43,9 +42,8 @@ def rotary(config, base=10000.0, layout="half", kind=None, default=None, read=()
         parameters.setdefault("partial_rotary_factor", part)
     if _type(parameters) == "default":
         parameters.pop("partial_rotary_factor", None)  # the classes of transformers ignore it
-    theta = source.get("rope_theta")
-    base = theta if theta and not isinstance(theta, list) else base  # a list is one per layer
-    base = float(parameters.pop("rope_theta", None) or base)
+    theta = None if kind else source.get("rope_theta")
+    base = float(parameters.pop("rope_theta", None) or theta or base)
     spec = {"name": "rotary", "layout": layout, "base": base}
     if _type(parameters) == "default" and not parameters.keys() - {"rope_type", "type"}:
         return spec
@@ -75,7 +73,7 @@ def rescaled(source, scaling, family):
     known = scaling["rope_type"] in PUBLISHED and not other_length
     if not (known and family.rescales and "rope_scaling" in family.keys):
         return None
-    source = {key: value for key, value in source.items() if key != ORIGINAL}
+    source = {k: v for k, v in source.items() if k not in (ORIGINAL, "rope_scaling")}
     parameters = source.get("rope_parameters")
     if not parameters:
         return {**source, "rope_scaling": scaling}
