@@ -22,7 +22,7 @@ OF_HEADS = (
     "Span",
 )
 
-FIRST_OF_HEADS = ("Head-Pooling", "Head-Dropout")
+FIRST_OF_HEADS = ("Head-Pooling", "Head-Dropout", "Sequence-Dense")
 
 
 def add_head(head, x, outputs, parts, segments=()):
@@ -32,13 +32,19 @@ def add_head(head, x, outputs, parts, segments=()):
     layers, a `Transformer` or `NewLayers`. `segments`: list of the segment ids, if there are some.
     Returns the logits (B, outputs), or (B, T, outputs) where each token has some, in float32.
     """
-    if head.pooling is not None:
-        x = parts.layer(MaskedPooling, "Head-Pooling", pooling=head.pooling)(x)
+
+    def pool(x):
+        return parts.layer(MaskedPooling, "Head-Pooling", pooling=head.pooling)(x)
+
+    if head.pooling is not None and not head.late:
+        x = pool(x)
     if head.dense is not None:
         activation = activations.get(head.activation)
         x = parts.dense(head.dense, x.shape[-1], activation, head.dense_bias)(x)
     if head.norm is not None:
         x = parts.normalize(x, head.norm)
+    if head.late:
+        x = pool(x)
     x = parts.drop(x, "Head-Dropout", head.dropout)
     if head.closes:
         return parts.layer(SpanLogits, head.output, dtype="float32")(x, *segments)

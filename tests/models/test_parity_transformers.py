@@ -272,7 +272,7 @@ def test_roberta_masked_lm(transformers, family, side):
 @pytest.mark.once
 @pytest.mark.parametrize("family", ["Roberta", "XLMRoberta", "Camembert"])
 def test_roberta_by_its_defaults(transformers, family):
-    """Padding is 1 where the config has none, and the head's activation is GELU, whatever it has."""
+    """Padding is 1 where the config has none; the activation of the head is GELU in any case."""
     reference, weights, config = tiny(
         transformers, family + "ForMaskedLM", **ROBERTA, hidden_act="relu"
     )

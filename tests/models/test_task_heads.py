@@ -34,6 +34,8 @@ DEBERTA = {
     "type_vocab_size": 0,
     "pooler_hidden_size": 16,
 }
+GPT2 = {"vocab_size": 40, "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 16}
+GPT2 |= {"pad_token_id": 0}
 MODERN = {**SMALL, "local_attention": 6, "pad_token_id": 0, "classifier_bias": True}
 FAMILIES = {
     "Bert": SMALL,
@@ -61,6 +63,20 @@ CASES += [
     ("Ultrabert", "ForSequenceClassification", {**LLAMA, "classifier_pooling": "mean"}),
     ("Ultrabert", "ForTokenClassification", LLAMA),
     ("Ultrabert", "ForQuestionAnswering", LLAMA),
+    *(
+        ("EuroBert", "ForSequenceClassification", {**LLAMA, "classifier_pooling": pooling})
+        for pooling in ("late", "mean", "bos")
+    ),
+    ("EuroBert", "ForTokenClassification", LLAMA),
+    *((family, "ForTokenClassification", LLAMA) for family in ("Llama", "Mistral", "Qwen2")),
+    ("Gte", "ForSequenceClassification", SMALL),
+    ("Gte", "ForTokenClassification", SMALL),
+    ("NomicBert", "ForSequenceClassification", SMALL),
+    ("JinaEmbeddingsV3", "ForSequenceClassification", ROBERTA),
+    ("JinaEmbeddingsV3", "ForQuestionAnswering", ROBERTA),
+    ("GPT2", "ForSequenceClassification", GPT2),
+    ("GPT2", "ForTokenClassification", GPT2),
+    ("GPT2", "ForQuestionAnswering", GPT2),
     ("OpenAIPrivacyFilter", "ForTokenClassification", {**LLAMA, "num_local_experts": 4}),
 ]
 TASKS = {
@@ -95,6 +111,7 @@ def numbers(model, ids):
 
 # Of what families have in common one of each is enough on the other backends.
 ON_ALL = [case for case in CASES if case[0] in ("Bert", "ModernBert")][:4]
+ON_ALL += [case for case in CASES if case[0] == "EuroBert"][:1]
 
 
 @pytest.mark.parametrize(
@@ -272,8 +289,8 @@ def test_heads_that_are_refused(tmp_path, pretrained):
         build_transformer_model(tmp_path, head="token_classification", with_mlm=True)
     with pytest.raises(ValueError, match="missing .Pooler-Dense/kernel.*Nothing was loaded"):
         build_transformer_model(pretrained, head="sequence_classification")
-    sizes = {**SMALL, "hidden_act": "gelu", "model_type": "nomic_bert"}
-    with pytest.raises(ValueError, match="nomic.* with head='token_classification' is not support"):
+    sizes = {**SMALL, "hidden_act": "gelu", "model_type": "neobert"}
+    with pytest.raises(ValueError, match="NeoBERT with head='token_classification' is not support"):
         build_transformer_model(sizes, head="token_classification")
     for names in ({"0": "a", "2": "b"}, ["a"], {"0": 1}):
         wrong = {**SMALL, "hidden_act": "gelu", "id2label": names}
@@ -297,7 +314,25 @@ def test_a_squad_head_of_google(tmp_path):
 
 # ---------------------------------------------------------------- what of a checkpoint is kept
 DECODER = {**SMALL, "num_key_value_heads": 1}
-GPT2 = {"vocab_size": 40, "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 16}
+T5 = {"vocab_size": 40, "d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 1, "num_heads": 2}
+OTHERS = {
+    "ElectraForMultipleChoice": {**SMALL, "embedding_size": 12},
+    "GPT2DoubleHeadsModel": GPT2,
+    "LlamaForQuestionAnswering": DECODER,
+    "T5ForSequenceClassification": T5,
+}
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_head_that_is_not_built_does_not_stop_the_encoder(name, tmp_path):
+    reference = publish(tmp_path, name, **OTHERS[name])
+    encoder = getattr(reference, reference.base_model_prefix)
+    ids, real = token_ids(9)
+    expected = answer(getattr(encoder, "encoder", encoder) if "T5" in name else encoder, ids, real)
+    check(numbers(build_transformer_model(tmp_path), ids), expected, real)
+
+
 HEADS_KEPT = [
     ("BertForPreTraining", SMALL, {"with_pool", "with_nsp", "with_mlm"}),
     ("ElectraForPreTraining", {**SMALL, "embedding_size": 12}, {"with_discriminator"}),

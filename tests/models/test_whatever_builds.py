@@ -18,6 +18,7 @@ SIZES = dict(
 MORE = {
     "albert": {"embedding_size": 8},
     "electra": {"embedding_size": 8},
+    "mpnet": {"pad_token_id": 1},
     "esm": {"position_embedding_type": "rotary", "mask_token_id": 4, "pad_token_id": 1},
 }
 OPTIONS = [

@@ -30,7 +30,6 @@ WEIGHTS = like_bert(
     huggingface={
         **{layer: f"{HUGGINGFACE}.{name}" for layer, (_, name, _) in BLOCK.items()},
         "Pooler-Dense": "albert.pooler",
-        "Span-Output": "qa_outputs",
         "NSP-Proba": "sop_classifier.classifier",
         "MLM-Dense": "predictions.dense",
         "MLM-Norm": "predictions.LayerNorm",

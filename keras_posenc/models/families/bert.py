@@ -2,11 +2,10 @@
 
 import dataclasses
 
-from keras_posenc.checkpoints.names import BERT, TASK_LAYERS
+from keras_posenc.checkpoints.names import BERT
 from keras_posenc.models.families.family import Family
-from keras_posenc.models.families.task_heads import heads
+from keras_posenc.models.families.task_heads import TASK_ROWS, heads
 from keras_posenc.models.families.weight_rows import (
-    TASK_ROWS,
     attention,
     bert_embeddings,
     feed_forward,
@@ -47,26 +46,14 @@ ELECTRA = Family(
             "Discriminator-Dense": ("discriminator_predictions/dense", "dense"),
             "Discriminator-Proba": ("discriminator_predictions/dense_1", "dense"),
         },
-        huggingface={
-            "Span-Output": "qa_outputs",
-            "Discriminator-Proba": "discriminator_predictions.dense_prediction",
-        },
-        heads=(
-            "MLM-Dense",
-            "MLM-Norm",
-            "MLM-Bias",
-            "Discriminator-Dense",
-            "Discriminator-Proba",
-            "Embedding-Segment",
-            "Embedding-Position",
-            *TASK_LAYERS,
-        ),
+        huggingface={"Discriminator-Proba": "discriminator_predictions.dense_prediction"},
+        unused={"sequence_summary.*": "the head of multiple choice"},
+        heads=(*BERT.heads, "Discriminator-Dense", "Discriminator-Proba"),
         copies={
             "Embedding-Token/embeddings": ["generator_lm_head.weight"],
             "MLM-Bias/bias": ["generator_predictions/output_bias"],
         },
     ),
-    aliases={},
     defaults={
         "hidden_act": "gelu",
         "embedding_size": 128,

@@ -4,9 +4,8 @@ import dataclasses
 
 from keras_posenc.checkpoints.names import decoder_copies
 from keras_posenc.models.families.family import Family
-from keras_posenc.models.families.task_heads import heads
+from keras_posenc.models.families.task_heads import TASK_ROWS, heads
 from keras_posenc.models.families.weight_rows import (
-    TASK_ROWS,
     attention,
     bert_embeddings,
     feed_forward,

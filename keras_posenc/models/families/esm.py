@@ -4,7 +4,7 @@ import dataclasses
 
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.rope import rotary
-from keras_posenc.models.families.task_heads import TOKENS, heads
+from keras_posenc.models.families.task_heads import TASK_ROWS_OF_ROBERTA, TOKENS, heads
 from keras_posenc.models.families.weight_rows import attention, feed_forward, mlm, table
 
 BLOCK = "@encoder.layer.{i}"
@@ -33,9 +33,7 @@ FAMILY = Family(
             **feed_forward(BLOCK, "intermediate.dense", "output.dense", "LayerNorm"),
             "Final-Norm": ("@encoder.emb_layer_norm_after", "norm"),
             "Pooler-Dense": ("@pooler.dense", "dense"),
-            "Sequence-Dense": ("classifier.dense", "dense"),
-            "Sequence-Output": ("classifier.out_proj", "dense"),
-            "Token-Output": ("classifier", "dense"),
+            **TASK_ROWS_OF_ROBERTA,
             **mlm("lm_head.dense", "lm_head.layer_norm", "lm_head"),
         },
         prefixes=("esm.", ""),

@@ -3,6 +3,7 @@
 import dataclasses
 
 from keras_posenc.models.families.family import Family
+from keras_posenc.models.families.task_heads import OF_TOKENS, TASK_ROWS, last_token
 from keras_posenc.models.families.weight_rows import feed_forward, packed_attention, table
 
 GPT2_ALIASES = {
@@ -34,10 +35,13 @@ FAMILY = Family(
             **packed_attention("@h.{i}", "attn.c_attn", "attn.c_proj", "ln_1", kind="conv1d"),
             **feed_forward("@h.{i}", "mlp.c_fc", "mlp.c_proj", "ln_2", kind="conv1d"),
             "Final-Norm": ("@ln_f", "norm"),
+            **TASK_ROWS,
+            "Sequence-Output": ("score", "dense"),
         },
         prefixes=("transformer.", ""),
         copies={"Embedding-Token/embeddings": ["lm_head.weight"]},
-        unused={"*h.*.attn.bias": "mask", "*h.*.attn.masked_bias": "mask"},
+        unused=dict.fromkeys(("*h.*.attn.bias", "*h.*.attn.masked_bias"), "mask")
+        | {"multiple_choice_head.*": "a task's head"},
         classes={"gpt2": "GPT2"},
         endings={"ForMaskedLM": "LMHeadModel"},
     ),
@@ -59,6 +63,7 @@ FAMILY = Family(
     keys=("n_inner",),
     rates={"embd_pdrop": "dropout_rate"},
     required={"scale_attn_weights": (True, None), "scale_attn_by_inverse_layer_idx": (False, None)},
+    heads={**last_token(), **OF_TOKENS},
     positions="table, causal",
     paper="https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf",
 )

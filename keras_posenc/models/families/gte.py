@@ -4,6 +4,7 @@ import dataclasses
 
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.rope import ROPE_KEYS, rotary
+from keras_posenc.models.families.task_heads import TASK_ROWS, heads
 from keras_posenc.models.families.weight_rows import (
     bert_embeddings,
     feed_forward,
@@ -43,6 +44,7 @@ FAMILY = Family(
                 "mlp_ln",
             ),
             "Pooler-Dense": ("@pooler.dense", "dense"),
+            **TASK_ROWS,
             **mlm("lm_head.dense", "lm_head.norm", "lm_head.decoder"),
         },
         prefixes=("new.", "gte.", ""),
@@ -64,6 +66,7 @@ FAMILY = Family(
         "position_embedding_type": ("rope", "rotary", None),
         "logn_attention_scale": (False, None),
     },
+    heads=heads("Pooler-Dense"),
     positions="rotary, Su's fixed base",
     compared="transformers, and its published code",
     paper="https://arxiv.org/abs/2407.19669",

@@ -6,6 +6,7 @@ from keras_posenc.checkpoints.names import decoder_copies
 from keras_posenc.files.untrusted import quote
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.rope import ROPE_KEYS, rotary
+from keras_posenc.models.families.task_heads import TASK_ROWS_OF_ROBERTA, heads
 from keras_posenc.models.families.weight_rows import (
     attention,
     bert_embeddings,
@@ -112,7 +113,8 @@ V3 = Family(
                 "Pooler-Dense": ("@pooler.dense", "dense"),
                 **mlm("lm_head.dense", "lm_head.layer_norm", "lm_head"),
             }
-        ),
+        )
+        | TASK_ROWS_OF_ROBERTA,
         prefixes=("roberta.", ""),
         copies=decoder_copies("lm_head"),
         unused={"*.parametrizations.weight.0.lora_*": "an adapter of a task"},
@@ -130,6 +132,7 @@ V3 = Family(
     },
     keys=("rotary_emb_base", *ROPE_KEYS),
     required={"position_embedding_type": ("rotary", "rope", "absolute", None)},
+    heads=heads(),
     positions="rotary",
     paper="https://arxiv.org/abs/2409.10173",
 )

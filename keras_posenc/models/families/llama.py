@@ -5,7 +5,7 @@ import dataclasses
 from keras_posenc.files.untrusted import quote
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.rope import ROPE_KEYS, rotary
-from keras_posenc.models.families.task_heads import last_token
+from keras_posenc.models.families.task_heads import TASK_ROWS, TOKENS, TaskHead, last_token
 from keras_posenc.models.families.weight_rows import ATTENTION, llama_block, table
 
 LLAMA_ALIASES = {
@@ -46,8 +46,9 @@ def llama_table(classes, rows=None):
             "Final-Norm": ("@norm", "norm"),
             "MLM-Output": ("lm_head", "dense"),
             "Sequence-Output": ("score", "dense"),
+            "Token-Output": ("score", "dense"),
         },
-        prefixes=("model.", ""),
+        prefixes=("model.", "transformer.", ""),
         classes=classes,
         endings={"ForMaskedLM": "ForCausalLM"},
     )
@@ -108,7 +109,7 @@ LLAMA = Family(
     keys=ROPE_KEYS,
     # Of NVIDIA's embedding models, which pool the features outside of the model.
     required={**TIED, "pooling": None, "temperature": None},
-    heads=last_token(),
+    heads={**last_token(), "token_classification": TOKENS},
     positions="rotary, causal",
     paper="https://arxiv.org/abs/2302.13971",
 )
@@ -149,7 +150,7 @@ def without_window(config):
     """Rotary positions; a window is refused."""
     kinds = config.source.get("layer_types") or []
     if config.source.get("use_sliding_window") or set(kinds) - {"full_attention"}:
-        title = {"qwen2": "Qwen2", "qwen3": "Qwen3"}[config.family]
+        title = config.family.title()
         raise ValueError(f"{title}'s sliding window is not supported: no published model uses it.")
     return with_rotary(config)
 
@@ -189,6 +190,15 @@ def with_bias(config):
     return dataclasses.replace(with_rotary(config), mlm_bias=bool(config.feed_forward_bias))
 
 
+def heads(config=None):
+    """Logits of the features' mean, of the first token's, or the mean of all tokens' logits."""
+    pooling = (config and config.source or {}).get("classifier_pooling", "late")
+    late = pooling == "late"
+    pooling = {"bos": "cls", "late": "mean"}.get(pooling, pooling)
+    text = TaskHead("Sequence-Output", pooling, "Sequence-Dense", "gelu", late=late)
+    return {"sequence_classification": text, "token_classification": TOKENS}
+
+
 EUROBERT = Family(
     name="eurobert",
     title="EuroBERT",
@@ -200,6 +210,8 @@ EUROBERT = Family(
             "Final-Norm": ("@norm", "norm"),
             "MLM-Output": ("lm_head", "dense"),
             "MLM-Bias": ("lm_head", "bias"),
+            **TASK_ROWS,
+            "Sequence-Dense": ("dense", "dense"),
         },
         prefixes=("model.", ""),
         classes={"eurobert": "EuroBert"},
@@ -207,9 +219,9 @@ EUROBERT = Family(
     configure=with_bias,
     aliases=LLAMA_ALIASES,
     defaults={**LLAMA_DEFAULTS, "max_position": 8192, "layer_norm_eps": 1e-5},
-    keys=ROPE_KEYS,
-    # A head of labels is not built.
-    required={**TIED, "classifier_pooling": None},
+    keys=("classifier_pooling", *ROPE_KEYS),
+    required=TIED,
+    heads=heads,
     positions="rotary",
     paper="https://arxiv.org/abs/2503.05500",
 )

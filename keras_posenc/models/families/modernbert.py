@@ -4,14 +4,8 @@ import dataclasses
 
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.rope import GLOBAL, KEYS_OF_KINDS, LOCAL, layer_kinds, rotary
-from keras_posenc.models.families.task_heads import TaskHead
-from keras_posenc.models.families.weight_rows import (
-    TASK_ROWS,
-    feed_forward,
-    mlm,
-    packed_attention,
-    table,
-)
+from keras_posenc.models.families.task_heads import TASK_ROWS, TaskHead
+from keras_posenc.models.families.weight_rows import feed_forward, mlm, packed_attention, table
 
 
 def configure(config):

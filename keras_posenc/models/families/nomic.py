@@ -5,6 +5,7 @@ import dataclasses
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.gpt2 import GPT2_ALIASES
 from keras_posenc.models.families.rope import ROPE_KEYS, rotary
+from keras_posenc.models.families.task_heads import TASK_ROWS, heads
 from keras_posenc.models.families.weight_rows import feed_forward, packed_attention, table
 
 GATES = {"swiglu": "silu", "geglu": "gelu", "glu": "sigmoid"}
@@ -38,6 +39,7 @@ FAMILY = Family(
             **packed_attention("@encoder.layers.{i}", "attn.Wqkv", "attn.out_proj", "norm1"),
             **feed_forward("@encoder.layers.{i}", ("mlp.fc12", "mlp.fc11"), "mlp.fc2", "norm2"),
             "Pooler-Dense": ("@pooler.dense", "dense"),
+            **TASK_ROWS,
             "MLM-Dense": ("cls.predictions.transform.dense", "dense"),
             "MLM-Norm": [
                 ("cls.predictions.transform.layer_norm", "norm"),
@@ -72,6 +74,7 @@ FAMILY = Family(
         "mlp_fc1_bias": (False, None),
         "mlp_fc2_bias": (False, None),
     },
+    heads=heads("Pooler-Dense"),
     positions="rotary, dynamic NTK beyond the trained length",
     compared="transformers, and its published code",
     paper="https://arxiv.org/abs/2402.01613",

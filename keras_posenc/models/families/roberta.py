@@ -4,9 +4,8 @@ import dataclasses
 
 from keras_posenc.checkpoints.names import BERT, ROBERTA, decoder_copies
 from keras_posenc.models.families.family import Family
-from keras_posenc.models.families.task_heads import heads
+from keras_posenc.models.families.task_heads import TASK_ROWS_OF_ROBERTA, heads
 from keras_posenc.models.families.weight_rows import (
-    TASK_ROWS,
     attention,
     bert_embeddings,
     feed_forward,
@@ -82,9 +81,7 @@ MPNET = Family(
             **attention(BLOCK, "attention.attn", "q k v o", "attention.LayerNorm"),
             **feed_forward(BLOCK, "intermediate.dense", "output.dense", "output.LayerNorm"),
             "Pooler-Dense": ("@pooler.dense", "dense"),
-            **TASK_ROWS,
-            "Sequence-Dense": ("classifier.dense", "dense"),
-            "Sequence-Output": ("classifier.out_proj", "dense"),
+            **TASK_ROWS_OF_ROBERTA,
             **mlm("lm_head.dense", "lm_head.layer_norm", "lm_head"),
         },
         prefixes=("mpnet.", ""),

@@ -32,27 +32,23 @@ def rotary(config, base=10000.0, layout="half", kind=None, default=None, read=()
         )
     parameters = {**parameters, **scaling}
     parameters = {key: value for key, value in parameters.items() if key not in read}
-    original = None if kind else source.get(ORIGINAL)
-    if _type(parameters) == "dynamic":
+    original, theta = (None if kind else source.get(key) for key in (ORIGINAL, "rope_theta"))
+    rope_type = parameters.get("rope_type", parameters.get("type", "default"))
+    if rope_type == "dynamic":
         parameters.pop(ORIGINAL, None)  # transformers takes the number of positions
-    elif original is not None and _type(parameters) in ("yarn", "longrope", "llama3"):
+    elif original is not None and rope_type in ("yarn", "longrope", "llama3"):
         parameters[ORIGINAL] = original  # outside of the dict it comes first
     part = source.get("partial_rotary_factor")
     if part is not None and part != 1:
         parameters.setdefault("partial_rotary_factor", part)
-    if _type(parameters) == "default":
+    if rope_type == "default":
         parameters.pop("partial_rotary_factor", None)  # the classes of transformers ignore it
-    theta = None if kind else source.get("rope_theta")
     base = float(parameters.pop("rope_theta", None) or theta or base)
     spec = {"name": "rotary", "layout": layout, "base": base}
-    if _type(parameters) == "default" and not parameters.keys() - {"rope_type", "type"}:
+    if rope_type == "default" and not parameters.keys() - {"rope_type", "type"}:
         return spec
     parameters.setdefault("rope_type", parameters.pop("type", "default"))
     return {**spec, "scaling": {**parameters, "max_position_embeddings": config.max_position}}
-
-
-def _type(parameters):
-    return parameters.get("rope_type", parameters.get("type", "default"))
 
 
 # The scalings that config files of transformers may ask for.

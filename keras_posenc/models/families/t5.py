@@ -45,7 +45,8 @@ def _table(inner):
         },
         prefixes=("", "transformer."),
         copies={"Embedding-Token/embeddings": ["encoder.embed_tokens.weight"]},
-        unused={"decoder.*": "the decoder", "lm_head.weight": "the decoder's head"},
+        unused=dict.fromkeys(("decoder.*", "transformer.decoder.*"), "the decoder")
+        | dict.fromkeys(("lm_head.weight", "classification_head.*"), "the decoder's head"),
         classes={"t5": "T5Encoder", "mt5": "MT5Encoder"},
     )
 

@@ -25,6 +25,7 @@ class TaskHead:
         dense_bias, output_bias: bool. Whether the two layers have biases.
         norm: str or None. Name of the norm after `dense`.
         dropout: float or None. Rate before the last layer; None for that of the config.
+        late: bool. Whether the features are pooled after `dense` and `norm`.
         closes: bool. Whether it is a `SpanLogits`, which masks padding and questions.
 
     Example:
@@ -42,11 +43,23 @@ class TaskHead:
     norm: str | None = None
     output_bias: bool = True
     dropout: float | None = None
+    late: bool = False
     closes: bool = False
 
 
+# Heads that most families call so; a family's own rows come behind these.
+TASK_ROWS = {
+    "Sequence-Output": ("classifier", "dense"),
+    "Token-Output": ("classifier", "dense"),
+    "Span-Output": ("qa_outputs", "dense"),
+}
+# Those of RoBERTa, with a dense layer before the logits of a text.
+TASK_ROWS_OF_ROBERTA = TASK_ROWS | {
+    "Sequence-Dense": ("classifier.dense", "dense"),
+    "Sequence-Output": ("classifier.out_proj", "dense"),
+}
 TOKENS = TaskHead("Token-Output")
-SPANS = TaskHead("Span-Output")
+OF_TOKENS = {"token_classification": TOKENS, "question_answering": TaskHead("Span-Output")}
 
 
 def heads(dense="Sequence-Dense", activation="tanh"):
@@ -55,11 +68,7 @@ def heads(dense="Sequence-Dense", activation="tanh"):
     `dense`: name of the dense layer. `activation`: of the dense layer.
     """
     first = TaskHead("Sequence-Output", pooling="cls", dense=dense, activation=activation)
-    return {
-        "sequence_classification": first,
-        "token_classification": TOKENS,
-        "question_answering": SPANS,
-    }
+    return {"sequence_classification": first, **OF_TOKENS}
 
 
 def last_token():

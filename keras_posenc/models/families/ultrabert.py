@@ -6,8 +6,8 @@ from keras_posenc.files.untrusted import quote
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.llama import LLAMA_ALIASES, LLAMA_DEFAULTS, TIED
 from keras_posenc.models.families.rope import GLOBAL, KEYS_OF_KINDS, LOCAL, layer_kinds, rotary
-from keras_posenc.models.families.task_heads import SPANS, TOKENS, TaskHead
-from keras_posenc.models.families.weight_rows import TASK_ROWS, llama_block, table
+from keras_posenc.models.families.task_heads import OF_TOKENS, TASK_ROWS, TaskHead
+from keras_posenc.models.families.weight_rows import llama_block, table
 
 
 def configure(config):
@@ -48,11 +48,7 @@ def _by_layer(source, key, layers):
 def heads(config=None):
     """The logits of a text are those of its first token, or of the mean of all."""
     pooling = "cls" if config is None else (config.source or {}).get("classifier_pooling", "cls")
-    return {
-        "sequence_classification": TaskHead("Sequence-Output", pooling=pooling),
-        "token_classification": TOKENS,
-        "question_answering": SPANS,
-    }
+    return {"sequence_classification": TaskHead("Sequence-Output", pooling=pooling), **OF_TOKENS}
 
 
 FAMILY = Family(

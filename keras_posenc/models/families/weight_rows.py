@@ -10,12 +10,6 @@ from keras_posenc.checkpoints.names import BERT, NOT_WEIGHTS, OTHER_HEADS, Cut, 
 ATTENTION = "Transformer-{i}-MultiHeadSelfAttention"
 CONVOLUTION = "Transformer-{i}-ShortConvolution"
 FEED_FORWARD = "Transformer-{i}-FeedForward"
-# Heads that most families call so; a family's own rows come behind these.
-TASK_ROWS = {
-    "Sequence-Output": ("classifier", "dense"),
-    "Token-Output": ("classifier", "dense"),
-    "Span-Output": ("qa_outputs", "dense"),
-}
 BUFFERS = {"*rotary_emb.inv_freq": "buffer", "*.position_ids": "buffer"}
 
 
@@ -73,8 +67,7 @@ def feed_forward(scope, inner, output, norm, kind="dense"):
 
 def mlm(dense, norm, bias):
     """Rows of an MLM head that shares the token table."""
-    rows = {"MLM-Dense": (dense, "dense"), "MLM-Norm": (norm, "norm"), "MLM-Bias": (bias, "bias")}
-    return rows
+    return {"MLM-Dense": (dense, "dense"), "MLM-Norm": (norm, "norm"), "MLM-Bias": (bias, "bias")}
 
 
 def bert_embeddings(*left_out):
@@ -100,10 +93,9 @@ def like_bert(*, classes, root="bert", rows=None, **changes):
     }
     all_rows |= rows or {}
     all_rows = {layer: row for layer, row in all_rows.items() if row is not None}
-    unused = {**BERT.unused, **BUFFERS, **changes.pop("unused", {})}
-    return dataclasses.replace(
-        BERT, root=root, rows=all_rows, classes=classes, unused=unused, **changes
-    )
+    changes["unused"] = {**BERT.unused, **BUFFERS, **changes.get("unused", {})}
+    changes["huggingface"] = {**BERT.huggingface, **changes.get("huggingface", {})}
+    return dataclasses.replace(BERT, root=root, rows=all_rows, classes=classes, **changes)
 
 
 def llama_block():
