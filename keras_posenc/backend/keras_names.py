@@ -202,6 +202,12 @@ def _zero_points(layer):
     return None, None, layer.kernel_zero
 
 
+def track(layer, part):
+    """Makes `tf.train.Checkpoint` save a part in a list, where Keras 3.15 does not look for it."""
+    if hasattr(layer, "_track_trackable"):
+        layer._track_trackable(part, part.name, overwrite=True)
+
+
 def tensor_of(variable):
     """The tensor of a variable, without the scopes that Keras asks for; a tensor stays."""
     return getattr(variable, "_value", variable)  # with LoRA, a kernel is a tensor

@@ -11,7 +11,7 @@ import contextvars
 import keras
 
 from keras_posenc import backend
-from keras_posenc.backend.keras_names import kernel_of, save_zero_points
+from keras_posenc.backend.keras_names import kernel_of, save_zero_points, track
 
 _LATER = contextvars.ContextVar("_LATER", default=False)
 
@@ -88,6 +88,7 @@ def built(layer, part, *shapes):
     part.trainable = part.trainable and layer.trainable
     part.build(*shapes)
     save_zero_points(part)
+    track(layer, part)
     return part
 
 

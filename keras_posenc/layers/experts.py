@@ -91,6 +91,8 @@ class MixtureOfExperts(Configured, keras.layers.Layer):
             )
             bias = self.add_weight(name=f"{name}_bias", shape=(count, columns), initializer="zeros")
             self.experts += [kernel, bias]
+        for weight in self.experts:
+            setattr(self, weight.name, weight)  # `tf.train.Checkpoint` reads no lists
         self.built = True
 
     def call(self, inputs):

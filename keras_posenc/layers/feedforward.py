@@ -31,11 +31,10 @@ class FeedForward(Configured, keras.layers.Layer):
         self, units, activation="relu", use_bias=True, kernel_initializer="glorot_uniform", **kwargs
     ):
         super().__init__(**kwargs)
-        checks.choice("use_bias", use_bias, (True, False, "output"))
         activations = activation if isinstance(activation, (list, tuple)) else [activation]
         self.units = units
         self.activation = [keras.activations.get(a) for a in activations]
-        self.use_bias = use_bias
+        self.use_bias = checks.choice("use_bias", use_bias, (True, False, "output"))
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.supports_masking = True
 

@@ -209,10 +209,7 @@ class MaskTokenDropout(Configured, keras.layers.Layer):
     def __init__(self, mask_token_id, pad_token_id=0, **kwargs):
         super().__init__(**kwargs)
         self.mask_token_id, self.pad_token_id = mask_token_id, pad_token_id
-        self.supports_masking = True
-
-    def build(self, input_shape):
-        self.built = True
+        self.supports_masking = self.built = True
 
     def call(self, inputs):
         x, ids = inputs

@@ -96,12 +96,9 @@ class RandomPositionIds(Configured, keras.layers.Layer):
         # No dtype policy may round ids: in bfloat16, 257 equals 256.
         kwargs["dtype"] = "float32" if method in FLOAT_METHODS else "int32"
         super().__init__(autocast=False, **kwargs)
-        for name, value, choices in (
-            ("method", method, METHODS),
-            ("per", per, ("sequence", "batch")),
-            ("inference", inference, INFERENCE),
-        ):
-            checks.choice(name, value, choices)
+        self.method = checks.choice("method", method, METHODS)
+        self.per = checks.choice("per", per, ("sequence", "batch"))
+        self.inference = checks.choice("inference", inference, INFERENCE)
         max_position = checks.whole("max_position", max_position)
         if method == "beta":
             alpha = 1.0 if alpha is None else alpha
@@ -111,10 +108,7 @@ class RandomPositionIds(Configured, keras.layers.Layer):
                 f'`train_length` and `alpha` shape method="beta" and no other. Received: '
                 f"method={method!r}, train_length={train_length!r}, alpha={alpha!r}"
             )
-        self.method = method
         self.max_position = max_position
-        self.per = per
-        self.inference = inference
         self.pad_token_id = pad_token_id
         self.train_length = train_length
         self.alpha = alpha

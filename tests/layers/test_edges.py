@@ -9,9 +9,11 @@ from keras_posenc import backend
 from keras_posenc.attention.gau import GatedAttentionUnit
 from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.attention.log_n import LogNAttention
+from keras_posenc.layers.experts import MixtureOfExperts
 from keras_posenc.layers.feedforward import FeedForward
 from keras_posenc.layers.structured.crf import ConditionalRandomField
 from keras_posenc.layers.structured.decoders import ViterbiDecoder
+from keras_posenc.layers.structured.memm import MaximumEntropyMarkovModel
 from keras_posenc.layers.structured.pointer import GlobalPointer
 from keras_posenc.layers.token_embedding import BiasAdd, TokenEmbedding
 from keras_posenc.models.factory import build_transformer_model
@@ -127,6 +129,26 @@ def test_layers_with_a_map_of_policies_are_saved(tmp_path):
     layers = [kind(dtype=policies) for kind in kinds]
     keras.Sequential([keras.Input((5, 8)), *layers]).save(tmp_path / "model.keras")
     assert keras.saving.load_model(tmp_path / "model.keras").output_shape == (None, 5)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="a file of TensorFlow")
+def test_a_checkpoint_of_tensorflow_has_the_weights_of_all_parts(tmp_path):
+    import tensorflow as tf
+
+    x, scores = keras.Input((5, 8)), keras.Input((5, 3))
+    dape = {"name": "dape", "bias": "kerple"}
+    layers = [FeedForward(6, ["relu", "linear"]), MixtureOfExperts(2, 6, 1)]
+    outputs = [layer(x) for layer in layers]
+    outputs.append(PositionalAttention(2, 4, encodings=["t5", dape])(x, x, use_causal_mask=True))
+    chains = ConditionalRandomField(), MaximumEntropyMarkovModel(), MaximumEntropyMarkovModel(2)
+    model = keras.Model([x, scores], outputs + [chain(scores) for chain in chains])
+    expected = [weight.numpy() for weight in model.weights]
+    path = tf.train.Checkpoint(model=model).save(tmp_path / "all")
+    for weight in model.weights:
+        weight.assign(keras.random.uniform(weight.shape))
+    tf.train.Checkpoint(model=model).restore(path)
+    for weight, numbers in zip(model.weights, expected, strict=True):
+        np.testing.assert_array_equal(weight.numpy(), numbers, weight.path)
 
 
 @pytest.mark.once

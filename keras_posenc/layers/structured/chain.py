@@ -191,7 +191,9 @@ class Chain(Configured, keras.layers.Layer):
         def divided(shape, dtype=None):
             return initializer(shape, dtype) / self.lr_multiplier
 
-        return self.add_weight(name=name, shape=shape, initializer=divided, autocast=False)
+        stored = self.add_weight(name=name, shape=shape, initializer=divided, autocast=False)
+        setattr(self, f"stored_{name}", stored)  # `tf.train.Checkpoint` reads no lists
+        return stored
 
     def meant(self, stored):
         """The float32 value of a weight of `add_scores`."""

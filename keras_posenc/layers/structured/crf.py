@@ -63,11 +63,10 @@ class ConditionalRandomField(Chain):
     def build(self, inputs_shape):
         super().build(inputs_shape)
         n = self.num_tags
-        self.stored_transitions = self.add_scores("transitions", (n, n))
+        self.add_scores("transitions", (n, n))
         if self.boundaries:
-            zeros = keras.initializers.Zeros()
-            self.stored_start = self.add_scores("start", (n,), zeros)
-            self.stored_end = self.add_scores("end", (n,), zeros)
+            for name in ("start", "end"):
+                self.add_scores(name, (n,), keras.initializers.Zeros())
         self.built = True
 
     def call(self, inputs, mask=None):
