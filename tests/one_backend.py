@@ -106,7 +106,7 @@ def from_scratch(folder):
     from keras_posenc.text.tokenizer import Tokenizer
 
     model = classifier(new_encoder(hierarchical_position=True), num_classes=2)
-    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     model.fit(inputs(20), np.array([0, 1]), verbose=0)
     model.save(f"{folder}/model.keras")
     again = keras.saving.load_model(f"{folder}/model.keras")
