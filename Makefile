@@ -40,13 +40,13 @@ INSTALL := $(BIN)/python -m pip install --no-compile
 MKDOCS := KERAS_BACKEND=torch OMP_NUM_THREADS=1 NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 # What one backend tells in a minute and a half: the rooms on the way from ids to a trained model,
 # without the tests that watch the memory of processes, and without those of exports, checkpoints,
-# other libraries, every family with every option, and each precision.
+# other libraries, every family with every option, each precision, and drawn combinations.
 CHECKED := tests/maps tests/positions tests/encodings tests/attention tests/layers tests/models \
 	tests/text tests/test_structure.py $(foreach test,attention/test_memory_use \
-	attention/test_low_precision models/test_export_formats models/test_whatever_builds \
-	models/test_families models/test_parity_* models/test_task_heads models/test_rope_scaling \
-	models/test_sentence_embedding models/test_decoding_draws models/test_precision \
-	models/test_kept,--ignore-glob='tests/$(test).py')
+	attention/test_low_precision attention/test_draws models/test_export_formats \
+	models/test_whatever_builds models/test_families models/test_parity_* models/test_task_heads \
+	models/test_rope_scaling models/test_sentence_embedding models/test_decoding_draws \
+	models/test_precision models/test_kept,--ignore-glob='tests/$(test).py')
 
 # libtpu of the version that JAX names, and JAX's plugin for CUDA.
 COMPILERS := $(BIN)/python -c "from importlib.metadata import requires, version; \
@@ -71,7 +71,7 @@ demo: $(INSTALLED)
 # The inner loop: lint, and what torch tells in a minute and a half.
 check: lint
 	@$(call timed,check,KERAS_BACKEND=torch $(QUICKLY) $(PYTEST) $(CHECKED))
-	@echo "Not run: families, checkpoints, exports, training, retrieval and other backends (make test). $(IN_CI)"
+	@echo "Not run: draws, families, checkpoints, exports, training, retrieval and other backends (make test). $(IN_CI)"
 
 test: lint test-torch test-tensorflow test-jax test-oldest
 	@echo "$(IN_CI)"
