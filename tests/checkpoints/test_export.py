@@ -86,6 +86,27 @@ def test_stretched_positions_as_plain_rows(tiny_config, arrays, tmp_path, stretc
 
 
 @pytest.mark.once
+@pytest.mark.parametrize("buckets", [-1, 8])
+def test_a_longer_table_does_not_change_the_distances_of_deberta(buckets, tiny_config, tmp_path):
+    """Without `max_relative_positions` they reach as far as the table of the file."""
+    import torch
+    import transformers
+
+    keys = {"model_type": "deberta-v2", "relative_attention": True, "pos_att_type": "c2p|p2c"}
+    keys |= {"share_att_key": True, "position_buckets": buckets, "type_vocab_size": 0}
+    keys |= {"initializer_range": 0.5}
+    model = build_transformer_model({**tiny_config, **keys}, extension="tile")
+    save_checkpoint(model, tmp_path, positions=24)
+    ids = np.random.default_rng(0).integers(5, 40, (2, 24))
+    expected = keras.ops.convert_to_numpy(model([ids]))
+    found = keras.ops.convert_to_numpy(build_transformer_model(tmp_path)([ids]))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    reference = transformers.AutoModel.from_pretrained(tmp_path).eval()
+    with torch.no_grad():
+        np.testing.assert_allclose(reference(torch.tensor(ids))[0], expected, atol=1e-5)
+
+
+@pytest.mark.once
 def test_roberta(roberta, tmp_path):
     import torch
     import transformers

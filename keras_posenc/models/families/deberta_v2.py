@@ -31,16 +31,13 @@ def configure(config):
                 "`share_att_key` must be true, as in all published v2 and v3."
             )
         reach = source.get("max_relative_positions", -1)
+        reach = reach if reach > 0 else config.max_position
+        # It is written, because a longer table of positions does not change it.
+        config = dataclasses.replace(config, source={**source, "max_relative_positions": reach})
         buckets = source.get("position_buckets", -1)
-        deberta = {
-            "name": "deberta",
-            "max_distance": reach if reach > 0 else config.max_position,
-            "buckets": buckets if buckets > 0 else None,
-            "terms": [term.strip() for term in terms],
-            "released": True,
-            "shared": True,
-        }
-        encodings = (deberta,)
+        buckets, terms = buckets if buckets > 0 else None, [term.strip() for term in terms]
+        deberta = {"name": "deberta", "max_distance": reach, "released": True, "shared": True}
+        encodings = ({**deberta, "buckets": buckets, "terms": terms},)
     return dataclasses.replace(
         config,
         position_table=bool(source.get("position_biased_input", True)),
