@@ -102,6 +102,8 @@ def test_activations_mean_what_configs_mean():
         "gelu": erf_gelu(x),
         "gelu_new": tanh_gelu(x),
         "gelu_pytorch_tanh": tanh_gelu(x),
+        "gelu_python_tanh": tanh_gelu(x),
+        "gelu_accurate": tanh_gelu(x),
         "quick_gelu": x / (1 + np.exp(-1.702 * x)),
         "swish": x / (1 + np.exp(-x)),
         "relu": np.maximum(x, 0),
