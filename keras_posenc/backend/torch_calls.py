@@ -5,6 +5,7 @@ See `keras_posenc.backend` for what each function does.
 
 import torch
 from keras import ops
+from torch.nn.modules import module as hooks
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from keras_posenc.backend import shared, torch_cuda
@@ -65,7 +66,10 @@ def _is_around(device):
         or scope("stateless_scope") is not None
         or scope("distribution") is not None
         or torch.is_autocast_enabled(device)
-        or torch.nn.modules.module._has_any_global_hook()
+        or hooks._global_forward_pre_hooks
+        or hooks._global_forward_hooks
+        or hooks._global_backward_pre_hooks
+        or hooks._global_backward_hooks
         or _exported()
     )
 

@@ -60,7 +60,7 @@ def load_keras(path):
 
     check_file(path)
     try:
-        check_keras(mapped(path))
+        writer = check_keras(mapped(path))
     except RefusedModelError as error:
         raise ValueError(
             f"{path} is refused: {shorten(error)}. Of a .keras file from elsewhere only layers and "
@@ -72,7 +72,10 @@ def load_keras(path):
         with numbers_come_later():
             model = keras.saving.load_model(path, compile=False, safe_mode=True)
     except Exception as error:  # Keras raises what JSON, HDF5 or a layer happens to raise
-        raise ValueError(f"{path} cannot be loaded by Keras: {shorten(error)}") from None
+        raise ValueError(
+            f"{path}, written by Keras {writer}, cannot be loaded by Keras {keras.__version__}: "
+            f"{shorten(error)}"
+        ) from None
     if not isinstance(model, keras.Model):  # Keras returns any object that the file describes
         raise ValueError(
             f"{path} holds a {type(model).__name__}, not a model. Save a keras.Model of it first."
@@ -87,7 +90,8 @@ class RefusedModelError(ValueError):
 def check_keras(buffer):
     """Raises unless the file holds a model of known classes, and its own weights.
 
-    `buffer`: array of the file's bytes. Raises RefusedModelError if it asks for more.
+    `buffer`: array of the file's bytes. Returns the version of Keras that wrote it, as the file
+    has it. Raises RefusedModelError if it asks for more.
     """
     archive = read_archive(buffer)
     for name in sorted(archive.keys() - ENTRIES):
@@ -96,6 +100,10 @@ def check_keras(buffer):
         raise ValueError("it lacks config.json or model.weights.h5")
     _check_config(parse_json(archive["config.json"].read(buffer, MOST_JSON)))
     _check_weights(archive["model.weights.h5"].read(buffer, buffer.size))
+    if "metadata.json" not in archive:
+        return "?"
+    metadata = parse_json(archive["metadata.json"].read(buffer, MOST_JSON))
+    return shorten(metadata.get("keras_version", "?"), 20)
 
 
 def _check_config(config):

@@ -2,9 +2,11 @@
 
 import io
 import json
+import re
 import zipfile
 
 import h5py
+import keras
 import numpy as np
 import pytest
 from crafted import SIX
@@ -33,7 +35,7 @@ def rewritten(path, source, change=None, weights=None, compression=zipfile.ZIP_S
                 data = json.dumps(change(json.loads(data)))
             if name == "model.weights.h5" and weights is not None:
                 data = weights
-            new.writestr(name, data)
+            new.writestr(name, more.pop(name, data))
         for name, data in more.items():
             new.writestr(name, data)
     return path
@@ -196,8 +198,11 @@ def test_an_archive_around_it(tmp_path, pretrained):
         open_checkpoint(path)
     with pytest.raises(ValueError, match=r"x\.keras is damaged \(.*file signature not found"):
         open_checkpoint(rewritten(path, source, weights=b"x" * 99))
-    with pytest.raises(ValueError, match="cannot be loaded by Keras"):
-        open_checkpoint(rewritten(path, source, weights=weights(a=np.ones(2, "f4"))))
+    damaged = dict(weights=weights(a=np.ones(2, "f4")))
+    here = re.escape(keras.__version__)
+    for metadata, version in ({}, here), ({"metadata.json": '{"keras_version": "9.1"}'}, "9.1"):
+        with pytest.raises(ValueError, match=f"by Keras {version}, cannot .* by Keras {here}: "):
+            open_checkpoint(rewritten(path, source, **damaged, **metadata))
     for name in ("config.json", "model.weights.h5"):
         with zipfile.ZipFile(path, "w") as file:
             file.writestr(name, "{}")
