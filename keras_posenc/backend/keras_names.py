@@ -188,6 +188,15 @@ def fresh_masks():
         global_state.set_global_attribute("_keras_mask_dict", before)
 
 
+def forget_global_seeds():
+    """Has Keras begin its generator for all calls without a seed anew.
+
+    Before 3.15, a new random seed leaves it as it is.
+    """
+    if has("masks"):
+        global_state.set_global_attribute("global_seed_generator", None)
+
+
 def save_zero_points(layer):
     """Makes a dense layer write its zero points of GPTQ or AWQ.
 

@@ -5,11 +5,12 @@ import sys
 
 import keras
 
-from keras_posenc.backend.keras_names import has, hidden_tensorflow
+from keras_posenc.backend.keras_names import forget_global_seeds, has, hidden_tensorflow
 
 
 def set_random_seed(seed):
     """Does what `keras.utils.set_random_seed` does, with `without_tensorflow`."""
+    forget_global_seeds()
     with without_tensorflow():
         keras.utils.set_random_seed(seed)
 

@@ -117,12 +117,19 @@ def _download(name, revision):
     """The folder of a repository's snapshot, with all files that are read."""
     from fnmatch import fnmatchcase
 
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import DryRunError, HfHubHTTPError
+    import huggingface_hub
 
-    allowed = [*SETTINGS, *VOCABULARIES, *PARTS, *(each for kind in WEIGHTS for each in kind)]
-    take = functools.partial(snapshot_download, name, revision=revision)
     where = f"hf://{name}" + (f"@{revision}" if revision else "")
+    try:
+        from huggingface_hub.errors import DryRunError, HfHubHTTPError
+    except ImportError:
+        raise ImportError(
+            f"{where} needs huggingface_hub 1.1 or newer: pip install -U huggingface_hub, or give "
+            f"the path of a copy: hf download {name} --local-dir model. Received: huggingface_hub "
+            f"{huggingface_hub.__version__}"
+        ) from None
+    allowed = [*SETTINGS, *VOCABULARIES, *PARTS, *(each for kind in WEIGHTS for each in kind)]
+    take = functools.partial(huggingface_hub.snapshot_download, name, revision=revision)
     try:
         offered = take(allow_patterns=allowed, dry_run=True)
     except (DryRunError, HfHubHTTPError) as error:

@@ -164,6 +164,15 @@ def test_what_cannot_be_downloaded(hub):
     assert "a .bin or .pt file is a pickle" in printed
 
 
+def test_an_older_hub_is_named(monkeypatch):
+    from huggingface_hub import errors
+
+    monkeypatch.setattr("huggingface_hub.__version__", "0.36.2")
+    monkeypatch.delattr(errors, "DryRunError")
+    with pytest.raises(ImportError, match="hf://owner/name needs .* 1.1 or newer: .*_hub 0.36.2"):
+        local_path("hf://owner/name")
+
+
 @pytest.fixture
 def cached(tmp_path, monkeypatch):
     """A function that puts a directory into a cache without a network, and returns its name."""
