@@ -62,8 +62,8 @@ ALONE := tests/positions tests/maps tests/layers tests/text
 # `$(call timed,part,command)` says at the end what the part took.
 timed = start=$$(date +%s); $(2); code=$$?; echo "$(1): $$(($$(date +%s) - start)) s"; exit $$code
 
-.PHONY: demo check fuzz kills test test-jax test-tensorflow test-torch test-oldest test-aot \
-	test-libraries test-python lint format coverage docs docs-serve dist clean
+.PHONY: demo check fuzz kills test test-jax test-tensorflow test-torch test-oldest test-lowest \
+	test-aot test-libraries test-python lint format coverage docs docs-serve dist clean
 
 demo: $(INSTALLED)
 	KERAS_BACKEND=torch MPLBACKEND=Agg $(BIN)/python -m benchmarks.demo
@@ -90,6 +90,24 @@ test-jax: $(INSTALLED)
 test-oldest: $(OLDEST)
 	@$(call timed,oldest Keras,PYTHONPATH=$(OLDEST) KERAS_BACKEND=torch $(PYTEST) -m "not once" \
 		tests/backend tests/encodings tests/layers tests/models)
+
+# Each package in the lowest version that setup.cfg allows, before a release: 4 GB, because an
+# index has old PyTorch for CUDA only. Such a JAX has no kernels for TPUs and splits no sequences.
+LOWEST := .venv/lowest
+test-lowest: $(INSTALLED)
+	rm -rf $(LOWEST)
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install -q uv
+	$(LOWEST)/bin/uv pip compile -q setup.cfg --resolution lowest-direct --python-version 3.11 \
+		$(foreach extra,torch jax tensorflow text words documents search hub,--extra $(extra)) \
+		-o $(LOWEST)/lowest.txt
+	$(LOWEST)/bin/python -m pip install -q --no-compile -r $(LOWEST)/lowest.txt pytest pytest-xdist
+	$(LOWEST)/bin/python -m pip install -q --no-compile --no-deps $(DATA)
+	for backend in torch tensorflow jax; do KERAS_BACKEND=$$backend \
+		$(subst $(BIN),$(LOWEST)/bin,$(PYTEST)) -m "not once" tests/positions tests/maps \
+		tests/encodings tests/layers tests/attention \
+		--ignore tests/attention/test_splash.py --ignore tests/attention/test_sequence.py || exit; \
+	done
 
 # What the compilers for TPUs and GPUs say, without any. They have 0.4 GB, so `make test` does
 # without; where they cannot be installed, the tests are skipped.

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import math
 
+import keras
 import numpy as np
 from keras import ops
 from keras.backend import standardize_dtype
@@ -40,6 +41,7 @@ from keras_posenc.backend.jax_alone import (  # noqa: F401
     with_neighbours,
 )
 
+KERAS = tuple(int(part) for part in keras.__version__.split(".")[:2])
 NAMES = (
     "SafeTrainer", "TRAITS", "adamw_step", "all_true", "apart", "await_calls", "batch_shards",
     "bind_keywords", "by_group", "cache_programs", "call_back", "check_floatx", "check_range",
@@ -405,8 +407,19 @@ def by_group(function, rows, counts, weights):
     return output
 
 
+def check_keras(what, *version):
+    """ImportError if Keras is older than a version, the first that does `what`."""
+    if version > KERAS:
+        raise ImportError(
+            f"{what} by Keras {'.'.join(map(str, version))} and newer, and this is "
+            f"{keras.__version__}: pip install -U keras"
+        )
+
+
 def export_model(model, path, format):
     """Writes a model as a file of a format of Keras' own export."""
+    if format == "litert":
+        check_keras("LiteRT files are written", 3, 15)
     model(example_inputs(model), training=False)  # Keras exports what was called
     model.export(path, format=format, verbose=False)
 

@@ -7,7 +7,6 @@ import os
 import warnings
 from collections.abc import Callable
 
-import keras
 import numpy as np
 import torch
 from keras import ops
@@ -52,7 +51,6 @@ TRAITS = shared.Traits(
     values_at_hand=True,
 )
 
-KERAS = tuple(int(part) for part in keras.__version__.split(".")[:2])
 # Bytes of a float32 matrix that a kernel on a GPU must not materialise.
 LARGE = 128 * 2**20
 # Weights of e^-69 are 1e-30: their products with gradients of 1e-8 are numbers as any others.
@@ -380,15 +378,10 @@ def gradient(function, x, differentiable):
 def has_kernel(q, biased):
     """Whether a fused attention kernel is worth using, for logits with or without a bias."""
     # Keras adds no bias in it before 3.14, and a mask in float16 is one.
-    if not _keras_is(3, 14):
+    if shared.KERAS < (3, 14):
         return not biased and q.dtype != torch.float16
     # On a CPU it has no gradient for a bias, and torch keeps whole maps in its place.
     return not biased or on_accelerator(q) or not torch.is_grad_enabled()
-
-
-def _keras_is(*version):
-    """Whether Keras is of this version or newer."""
-    return KERAS >= version
 
 
 def kernel_multiple(q):
@@ -463,11 +456,7 @@ def adamw_step(optimizer, gradients, variables, learning_rate, decays):
 
 def export_model(model, path, format):
     """Writes a model as an ONNX file; Keras' own way fails where a length is free."""
-    if not _keras_is(3, 15):  # whose operations fix what is free
-        raise ImportError(
-            f"ONNX files are written on torch by Keras 3.15 and newer, and this is "
-            f"{keras.__version__}: pip install -U keras, or set KERAS_BACKEND=tensorflow."
-        )
+    shared.check_keras("ONNX files are written on torch", 3, 15)  # before, free axes were fixed
     free = torch.export.Dim.DYNAMIC
     axes = [{i: free for i, n in enumerate(x.shape) if n is None} for x in model.inputs]
     with warnings.catch_warnings():

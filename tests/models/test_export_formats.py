@@ -13,12 +13,14 @@ from published import SIZES
 
 from keras_posenc import PositionalAttention, backend, build_transformer_model, export_model
 from keras_posenc.attention.gau import GatedAttentionUnit
+from keras_posenc.backend import shared
 from keras_posenc.heads import classifier
 from keras_posenc.layers.experts import MixtureOfExperts
 from keras_posenc.models import serving_export
 from keras_posenc.models.pooling import MaskedPooling
 
 BACKEND, KERAS = keras.backend.backend(), Version(keras.__version__)
+WRITES_LITERT = BACKEND == "tensorflow" and KERAS >= Version("3.15")
 WRITES_ONNX = BACKEND == "tensorflow" or (BACKEND == "torch" and KERAS >= Version("3.15"))
 SHAPES = [(2, 9), (1, 5), (3, 70)]
 
@@ -158,7 +160,7 @@ def order(x):
 # What the exporters say of themselves is not ours.
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.skipif(not WRITES_ONNX, reason="this backend writes no ONNX")
-@pytest.mark.parametrize("suffix", [".onnx", ".tflite"][: 1 + (BACKEND == "tensorflow")])
+@pytest.mark.parametrize("suffix", [".onnx", ".tflite"][: 1 + WRITES_LITERT])
 @pytest.mark.parametrize("name", EXPORTED)
 def test_layers(name, suffix, tmp_path):
     x = keras.Input((None, 8), name="x")
@@ -248,6 +250,22 @@ def run_litert(path):
 
 if BACKEND == "tensorflow":
 
+    def test_keras_that_writes_no_litert(model, tmp_path, monkeypatch):
+        monkeypatch.setattr(shared, "KERAS", (3, 12))
+        with pytest.raises(ImportError, match=f"^LiteRT .* by Keras 3.15 .*, and this is {KERAS}"):
+            export_model(model, tmp_path / "model.tflite")
+
+    @pytest.mark.filterwarnings("ignore")
+    def test_saved_model(model, tmp_path):
+        import tensorflow as tf
+
+        model.export(tmp_path / "saved", format="tf_saved_model", verbose=False)
+        loaded = tf.saved_model.load(tmp_path / "saved")
+        check(model, lambda *arrays: loaded.serve(list(arrays)).numpy())
+
+
+if WRITES_LITERT:
+
     @pytest.mark.filterwarnings("ignore")
     def test_litert(model, tmp_path):
         export_model(model, tmp_path / "model.tflite")
@@ -278,14 +296,6 @@ if BACKEND == "tensorflow":
         with pytest.raises(ValueError, match="be exported to ONNX on this backend: try .*Log1p"):
             export_model(keras.Model(x, ops.log1p(x)), tmp_path / "model.onnx")
         assert not list(tmp_path.iterdir())
-
-    @pytest.mark.filterwarnings("ignore")
-    def test_saved_model(model, tmp_path):
-        import tensorflow as tf
-
-        model.export(tmp_path / "saved", format="tf_saved_model", verbose=False)
-        loaded = tf.saved_model.load(tmp_path / "saved")
-        check(model, lambda *arrays: loaded.serve(list(arrays)).numpy())
 
 
 if BACKEND == "jax":
