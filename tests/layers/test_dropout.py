@@ -44,8 +44,8 @@ def test_nothing_is_dropped_outside_training(rate):
 
 
 def test_what_the_hash_cannot_say_is_left_to_keras():
-    everything = numpy(Dropout(1.0, seed=0)(X, training=True))
-    assert not everything.any()
+    if keras.__version__ >= "3.15":  # before, Keras on TensorFlow refuses it
+        assert not numpy(Dropout(1.0, seed=0)(X, training=True)).any()
     whole = numpy(Dropout(0.5, noise_shape=(None, 1, None), seed=0)(X, training=True)) != 0
     assert (whole == whole[:, :1]).all() and 0 < whole.mean() < 1
 
