@@ -114,6 +114,11 @@ class SafeTrainer(jax_devices.LocalPredictions, shared.SafeTrainer):
         with self._locally():
             return self._alone(super().predict, args, kwargs)
 
+    def train_on_batch(self, x, y=None, sample_weight=None, *args, **kwargs):
+        if sample_weight is None and keras.distribution.distribution() is not None:
+            shared.check_keras("Batches without weights are split over devices", 3, 15)
+        return super().train_on_batch(x, y, sample_weight, *args, **kwargs)
+
     def test_on_batch(self, *args, **kwargs):
         return self._alone(super().test_on_batch, args, kwargs)
 

@@ -6,7 +6,10 @@ import keras
 import numpy as np
 import pytest
 from forks import run_fork
+from tiny_models import SIZES
 
+from keras_posenc import build_transformer_model
+from keras_posenc.backend import shared
 from keras_posenc.models.layouts import layout_map
 
 SCRIPT = pathlib.Path(__file__).parents[1] / "many_devices.py"
@@ -44,6 +47,17 @@ def test_four_devices_train_as_one(tmp_path):
     assert shards[f"{inner}/output/kernel"] == [16, 16]
     # Each of the ten weights that are cut has two moments, which are cut alike.
     assert len(shards) == 10 * 3
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="Keras distributes on JAX")
+def test_batches_without_weights_need_a_newer_keras(monkeypatch):
+    model = build_transformer_model(**SIZES)
+    monkeypatch.setattr(shared, "KERAS", (3, 12))
+    ids = np.ones((2, 4), "int32")
+    one = keras.distribution.DataParallel(devices=["cpu:0"])
+    message = f"^Batches without weights are split .* by Keras 3.15 .* {keras.__version__}: pip"
+    with one.scope(), pytest.raises(ImportError, match=message):
+        model.train_on_batch({"token_ids": ids, "segment_ids": ids}, np.ones((2, 4, 16)))
 
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="a strategy of TensorFlow")
