@@ -32,8 +32,7 @@ def replacing(path):
     """
     path = pathlib.Path(path)
     _check_replaceable(path)
-    if fcntl is not None:  # what another process is writing is locked
-        clear_partials(path.parent, {path.name})
+    clear_partials(path.parent, {path.name})
     with temporary_folder(path.parent) as folder:
         partial = folder / path.name
         with named(path):
@@ -73,7 +72,8 @@ def check_place(path, inputs=()):
     if not folder.is_dir():
         raise _no_folder(path.parent)
     try:
-        os.rmdir(tempfile.mkdtemp(prefix=PARTIAL, dir=folder))
+        with temporary_folder(folder):
+            clear_partials(folder, set())  # of killed checks: nothing else may be written here
     except OSError as error:
         raise type(error)(
             f"{path} cannot be written, because nothing can be created in {folder} "
@@ -138,10 +138,11 @@ def temporary_folder(parent):
 
 
 def clear_partials(folder, names=None):
-    """Removes temporary folders of killed processes: all, or those with no files but `names`."""
+    """Removes temporary folders of killed processes: all, or those with no files but `names`, where
+    one that another process is using is locked."""
     for path in filter(is_partial, folder.glob(f"{PARTIAL}*")):
         with contextlib.suppress(OSError), alone(path, wait=False):
-            if names is None or names.issuperset(os.listdir(path)):
+            if names is None or fcntl is not None and names.issuperset(os.listdir(path)):
                 shutil.rmtree(path, ignore_errors=True)
 
 

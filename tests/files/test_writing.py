@@ -251,6 +251,12 @@ def test_what_a_killed_process_left_of_a_file_is_removed_with_the_next_one(outpu
     assert names == [".partial-cccccccc", ".partial-dddddddd", "a"]
 
 
+def test_an_empty_folder_that_a_killed_check_left_is_removed_by_the_next_one(output):
+    (output / ".partial-aaaaaaaa").mkdir()
+    check_place(output / "a")
+    assert not list(output.iterdir())
+
+
 def test_temporary_files_of_another_user_stay(output, monkeypatch):
     (output / ".partial-aaaaaaaa").mkdir()
     refuse = PermissionError(13, "Permission denied")
@@ -356,8 +362,8 @@ def test_a_fork_that_ends_leaves_a_temporary_folder_and_its_lock(output):
     assert not list(output.iterdir())
 
 
-@pytest.mark.once
-def test_a_folder_that_is_cleared_before_its_lock_is_made_again(tmp_path, monkeypatch):
+@pytest.mark.parametrize("use, left", [(check_place, []), (lambda a: write_text(a, "x"), ["a"])])
+def test_a_folder_that_is_cleared_before_its_lock_is_made_again(tmp_path, monkeypatch, use, left):
     make = tempfile.mkdtemp
 
     def made_and_cleared(**options):
@@ -367,8 +373,8 @@ def test_a_folder_that_is_cleared_before_its_lock_is_made_again(tmp_path, monkey
         return folder
 
     monkeypatch.setattr(tempfile, "mkdtemp", made_and_cleared)
-    writing.write_text(tmp_path / "a", "x")
-    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    use(tmp_path / "a")
+    assert [path.name for path in tmp_path.iterdir()] == left
 
 
 def test_a_full_disk_is_named(tmp_path):

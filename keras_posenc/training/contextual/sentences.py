@@ -9,8 +9,6 @@ import re
 _END = re.compile(r"""(?:[.!?…]["'”’»)\]]*(?=\s)|[。！？][”’」』）]*|\n[ \t\r]*(?=\n))\s*""")
 _ABBREVIATION = re.compile(r"\b(?:Mr|Mrs|Ms|Dr|St|Prof|No|vs|[A-Z])\.\s*$")
 WORD = re.compile(r"[^\W\d_]+(?:[-’'][^\W\d_]+)*")
-
-
 LONGEST = 20  # words
 
 
