@@ -1,6 +1,7 @@
 """README and site say what the code and the files of results say."""
 
 import ast
+import html.parser
 import importlib.util
 import inspect
 import json
@@ -31,6 +32,12 @@ def generate(monkeypatch):
 
 def test_the_readme_is_read_in_minutes():
     assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 200
+
+
+def test_the_site_can_be_built_of_every_page():
+    """MkDocs looks for headings with Python's parser of HTML, which some characters stop."""
+    for path in (*ROOT.glob("*.md"), *DOCS.rglob("*.md")):
+        html.parser.HTMLParser().feed(path.read_text("utf-8"))
 
 
 def test_the_readme_counts_encodings_and_families():
