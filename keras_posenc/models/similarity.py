@@ -57,25 +57,26 @@ def _in_sub_batches(model, inputs, count):
             seed.assign(value)
         return before
 
-    @backend.recomputed
-    def compute(trainable, numbers, ids):
-        rows = dict(zip(inputs, ops.unstack(ids), strict=True))
-        if backend.TRAITS.eager:  # where a call without the state keeps features longer
-            before = moved(numbers)
-            try:
-                vectors = model(rows, training=True)
-            finally:
-                numbers = moved(before)
-            return vectors, numbers
-        known = dict(zip(map(id, seeds), numbers, strict=True))
-        others = [known.get(id(x), x.value) for x in model.non_trainable_variables]
-        vectors, others = model.stateless_call(trainable, others, rows, training=True)
-        states = zip(model.non_trainable_variables, others, strict=True)
-        return vectors, [state for x, state in states if id(x) in known]
-
     def step(numbers, ids):
-        vectors, numbers = compute(trainable, numbers, ids)
-        return numbers, vectors
+        rows = dict(zip(inputs, ops.unstack(ids), strict=True))
+
+        @backend.recomputed  # of floats alone: TensorFlow warns of integers
+        def compute(trainable):
+            if backend.TRAITS.eager:  # where a call without the state keeps features longer
+                before = moved(numbers)
+                try:
+                    vectors = model(rows, training=True)
+                finally:
+                    after = moved(before)
+                return vectors, after
+            known = dict(zip(map(id, seeds), numbers, strict=True))
+            others = [known.get(id(x), x.value) for x in model.non_trainable_variables]
+            vectors, others = model.stateless_call(trainable, others, rows, training=True)
+            states = zip(model.non_trainable_variables, others, strict=True)
+            return vectors, [state for x, state in states if id(x) in known]
+
+        vectors, after = compute(trainable)
+        return after, vectors
 
     number = ops.shape(next(iter(inputs.values())))[0]
     # Copies of the last row fill up the last part. Each part has rows of every device.

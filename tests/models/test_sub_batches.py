@@ -1,5 +1,7 @@
 """Batches of which one part at a time is in memory (GradCache)."""
 
+import logging
+
 import keras
 import numpy as np
 import pytest
@@ -45,9 +47,11 @@ def trained(config, sub_batches, dropout=0.0, options=TRAINED):
 
 
 @pytest.mark.parametrize("sub_batches", on_all([3], [3, 8]))  # 3 parts of 8 texts and a copy
-def test_they_train_as_whole_batches(tiny_config, sub_batches):
+def test_they_train_as_whole_batches(tiny_config, sub_batches, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("tensorflow"), "propagate", True)
     expected, weights, _ = trained(tiny_config, 1, options=COMPARED)
     losses, found, _ = trained(tiny_config, sub_batches)
+    assert "dtype of the watched tensor" not in caplog.text
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
     for path, weight in weights.items():
         np.testing.assert_allclose(found[path], weight, atol=2e-5, err_msg=path)
