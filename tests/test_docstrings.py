@@ -112,19 +112,30 @@ def tree_of(function):
     return ast.parse(textwrap.dedent(inspect.getsource(function)))
 
 
-def raised(function, seen=()):
+def raised(function):
     """The names of the exceptions that a function raises, or a helper of ours that it calls."""
-    if function in seen or not is_ours(function) or not has_source(function):
-        return set()
-    found = set()
+    found, helpers = set(), {function}
+    while left := {each for each in helpers if each not in found}:
+        found |= left
+        helpers |= set().union(*(raises_and_helpers(each)[1] for each in left))
+    names = set().union(*(raises_and_helpers(each)[0] for each in found))
+    return {name for name in names if hasattr(builtins, name)} - EXPLAINED_BY_ITS_MESSAGE
+
+
+@functools.cache
+def raises_and_helpers(function):
+    """The names of what a function raises itself, and the functions that it calls."""
+    names, helpers = set(), set()
+    if not is_ours(function) or not has_source(function):
+        return names, helpers
     for node in ast.walk(tree_of(function)):
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-            found.add(ast.unparse(node.exc.func))
+            names.add(ast.unparse(node.exc.func))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             helper = inspect.unwrap(function).__globals__.get(node.func.id)
             if inspect.isfunction(helper):
-                found |= raised(helper, (*seen, function))
-    return {name for name in found if hasattr(builtins, name)} - EXPLAINED_BY_ITS_MESSAGE
+                helpers.add(helper)
+    return names, helpers
 
 
 def has_source(function):
