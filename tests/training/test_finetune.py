@@ -306,3 +306,15 @@ def test_a_checkpoint_is_stretched_first(tmp_path, pretrained, corpus):
         ValueError, match="other settings: stretch_first was content with the digest"
     ):
         finetune(pretrained, train, tmp_path / "run", stretch_first=texts[:2], **settings)
+
+
+@pytest.mark.once
+def test_an_error_comes_before_the_stretching(tmp_path, pretrained, corpus):
+    given = dict(stretch_first=["w1 w2 " * 150] * 3, lengths=[(3, 1), (48, 1)], verbose=0)
+    for change, message in (
+        ({"freeze": "nothing.*"}, "'nothing.*', which matches none"),
+        ({"longer": "skip"}, "No document of train fits in 3 tokens"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            finetune(pretrained, corpus / "train.tsv", tmp_path / "run", **given, **change)
+        assert not (tmp_path / "run" / "stretched").exists()

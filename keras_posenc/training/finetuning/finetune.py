@@ -11,6 +11,7 @@ from keras_posenc.processes.devices import on_devices
 from keras_posenc.processes.together import check_processes
 from keras_posenc.text import Texts
 from keras_posenc.text.files import long_texts
+from keras_posenc.text.truncation import unlogged_truncation
 from keras_posenc.training.cached_texts import cached_documents
 from keras_posenc.training.finetuning.frozen import FrozenTrainer, as_read, check_frozen, is_frozen
 from keras_posenc.training.finetuning.labelled_documents import digest, split
@@ -186,8 +187,11 @@ def finetune(
         recipe = recipe.replace(lengths=((recipe.longest, FEW_EPOCHS),))
 
     def prepare():
+        kind = FrozenTrainer if frozen else Trainer
         started, before = recipe, {}
         if stretch_first is not None:
+            with unlogged_truncation(True):
+                kind(recipe, documents, label_names, {})  # an error comes before the stretching
             stretched = subfolder(pathlib.Path(output), "stretched")
             report = stretch(
                 recipe.source,
@@ -201,9 +205,7 @@ def finetune(
             ).report
             started = recipe.replace(checkpoint=Source(str(stretched), model=recipe.source.model))
             before = {"stretched": report}
-        if frozen:
-            return FrozenTrainer(started, documents, label_names, before)
-        return Trainer(started, documents, label_names, before)
+        return kind(started, documents, label_names, before)
 
     digests = {role: part and digest(part) for role, part in documents.items()}
     share = validation if isinstance(validation, float) else None
