@@ -108,6 +108,11 @@ class Recorder(dict):
         self.asked.add(key)
         return super().__contains__(key)
 
+    def __or__(self, other):
+        changed = Recorder(super().__or__(other))
+        changed.asked = self.asked
+        return changed
+
 
 @pytest.mark.once
 @pytest.mark.parametrize("name", FAMILIES)

@@ -318,7 +318,7 @@ def test_an_expansion_has_a_strategy(expansion, colberts, tmp_path):
 @pytest.mark.once
 def test_positions_counted_by_padding_and_masked_expansions(colberts, tmp_path):
     shutil.copytree(colberts / "pylate", tmp_path, dirs_exist_ok=True)
-    config = {**TINY_CONFIG, "model_type": "mpnet", "type_vocab_size": 0}
+    config = {**TINY_CONFIG, "model_type": "mpnet", "type_vocab_size": 0, "pad_token_id": 1}
     config |= {"vocab_size": json.loads((tmp_path / "config.json").read_text())["vocab_size"]}
     save_checkpoint(build_transformer_model(config), tmp_path)
     with pytest.raises(ValueError, match="counts positions by its padding, and expands queries by"):

@@ -33,7 +33,7 @@ def configure(config):
         reach = source.get("max_relative_positions", -1)
         reach = reach if reach > 0 else config.max_position
         # It is written, because a longer table of positions does not change it.
-        config = dataclasses.replace(config, source={**source, "max_relative_positions": reach})
+        config = dataclasses.replace(config, source=source | {"max_relative_positions": reach})
         buckets = source.get("position_buckets", -1)
         buckets, terms = buckets if buckets > 0 else None, [term.strip() for term in terms]
         deberta = {"name": "deberta", "max_distance": reach, "released": True, "shared": True}

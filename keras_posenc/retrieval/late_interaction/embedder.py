@@ -6,6 +6,7 @@ import dataclasses
 import numpy as np
 
 from keras_posenc.files.untrusted import quote
+from keras_posenc.models.config_file import read_config
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads import features_of
 from keras_posenc.models.sentence_embedding import NORMALIZE, with_modules
@@ -86,17 +87,15 @@ class LateInteraction(Embedder):
         self._padded = copy.copy(self.tokenizer)
         if self.query.expand is not None and not self.query.attended:
             self._padded.pad_id = arguments["pad_token_id"] = self._expansion
-        encoder = build_transformer_model(
-            transformer.folder, ignore=[PROJECTION] if is_stanford(directory) else None, **arguments
-        )
-        if (
-            self._padded.pad_id != self.tokenizer.pad_id
-            and encoder.transformer.config.position_offset
-        ):
+        is_other = self._padded.pad_id != self.tokenizer.pad_id
+        if is_other and read_config(transformer.folder).position_offset:
             raise ValueError(
                 f"{directory} counts positions by its padding, and expands queries by mask tokens "
                 "that none attends to: the two together are not supported."
             )
+        encoder = build_transformer_model(
+            transformer.folder, ignore=[PROJECTION] if is_stanford(directory) else None, **arguments
+        )
         features = features_of(encoder, "Late interaction", of_tokens=True)
         modules = [module for module in modules if module.kind != "MultiVectorMask"]
         if not modules or modules[-1].kind != "Normalize":
