@@ -199,12 +199,4 @@ def rows_of_block(q, k, hooks, heads, sizes):
 def _batch_shards():
     """Number of chips over which Keras splits a batch."""
     distribution = keras.distribution.distribution()
-    return 1 if distribution is None else mesh_size(distribution.batch_dim_name)
-
-
-def mesh_size(axis):
-    """Number of chips along an axis of the mesh of `keras.distribution`; 1 without it."""
-    mesh = getattr(keras.distribution.distribution(), "device_mesh", None)
-    if mesh is None or axis not in mesh.axis_names:
-        return 1
-    return mesh.shape[mesh.axis_names.index(axis)]
+    return 1 if distribution is None else backend.mesh_size(distribution.batch_dim_name)

@@ -11,7 +11,7 @@ from keras_posenc import encodings as position_encodings
 from keras_posenc.arguments import checks
 from keras_posenc.arguments.hints import Constraint, Encodings, Initializer, Regularizer
 from keras_posenc.attention.call import Call, check_call, check_features, listed, taking
-from keras_posenc.attention.choose import attend, mesh_size
+from keras_posenc.attention.choose import attend
 from keras_posenc.attention.key_values import Memory, empty_cache
 from keras_posenc.attention.rules import Hooks, Rules
 from keras_posenc.backend.head_groups import repeated_heads
@@ -303,7 +303,7 @@ class PositionalAttention(Configured, keras.layers.Layer):
             hooks = hooks.after_writing()
         memory, new_cache = self._remember(call, key, k, v)
         k, v = memory.keys, memory.values
-        if hooks.reads_keys or self.num_key_value_heads % mesh_size("model"):
+        if hooks.reads_keys or self.num_key_value_heads % backend.mesh_size("model"):
             k, v = (repeated_heads(x, self.num_heads) for x in (k, v))
         tables = self._tables(call) if call.tables else {}
         of_queries = {e: e.query_features(query) for e in hooks.query_features}

@@ -37,6 +37,7 @@ subpackage imports a backend, except for writing the backend's file formats.
 | `weigh_values`, `map_blocks`, `fused_kernels` | softmax(logits) v in few passes, blocks, fused |
 | `has_kernel`, `kernel_forms_map`, `kernel_multiple`, `runs_cudnn` | what fused kernels can do |
 | `batch_shards`, `over_batch`, `sequence_shards`, `over_sequence` | texts or rows over devices |
+| `mesh_size` | the devices along an axis of Keras' mesh |
 | `has_splash`, `splash`, `with_neighbours` | JAX's kernel for TPUs, and columns of other devices |
 | `has_dropout_kernel`, `dropout_kernel` | JAX's kernel for GPUs that drops attention weights |
 | `trace_any_shape`, `train_steps` | one program of all shapes, or of many training steps |

@@ -176,10 +176,7 @@ def platform(x):
 def row_multiple():
     """The replicas of all processes, over which an array is split in equal parts."""
     distribution = keras.distribution.distribution()
-    if distribution is None:
-        return 1
-    mesh = distribution.device_mesh
-    return mesh.shape[mesh.axis_names.index(distribution.batch_dim_name)]
+    return 1 if distribution is None else shared.mesh_size(distribution.batch_dim_name)
 
 
 def on_accelerator(x):

@@ -9,15 +9,15 @@ import keras
 import numpy as np
 from jax.sharding import PartitionSpec
 
+from keras_posenc.backend import shared
+
 
 def batch_shards(x):
     """Number of devices over which the program that is traced splits the texts of x; 1 for none."""
     distribution = keras.distribution.distribution()
     if distribution is None or not isinstance(x, jax.core.Tracer) or not hasattr(jax, "shard_map"):
         return 1
-    mesh = distribution.device_mesh
-    sizes = dict(zip(mesh.axis_names, mesh.shape, strict=True))
-    shards = sizes.get(distribution.batch_dim_name, 1)
+    shards = shared.mesh_size(distribution.batch_dim_name)
     return 1 if x.shape[0] % shards else shards
 
 
@@ -57,12 +57,7 @@ def sequence_shards(q):
     distribution = keras.distribution.distribution()
     if distribution is None or not isinstance(q, jax.core.Tracer) or not hasattr(jax, "shard_map"):
         return 1
-    return _devices_of_text()
-
-
-def _devices_of_text():
-    mesh = keras.distribution.distribution().device_mesh
-    return dict(zip(mesh.axis_names, mesh.shape, strict=True)).get(AXIS, 1)
+    return shared.mesh_size(AXIS)
 
 
 def over_sequence(function, tensors, split, gathered, axis):
@@ -110,7 +105,7 @@ def with_neighbours(x, axis, before, after):
 
 def _sent(x, axis, count, step):
     """The `count` columns that come from one side, the nearest device first."""
-    shards, size = _devices_of_text(), x.shape[axis]
+    shards, size = shared.mesh_size(AXIS), x.shape[axis]
     parts = []
     for hop in range(1, -(-count // size) + 1):
         wanted = min(size, count - (hop - 1) * size)

@@ -13,8 +13,8 @@ Some private names are not here, because a class inherits them:
 - `training/optimizer.py` replaces `_apply_weight_decay` and `_backend_update_step` of Keras'
   optimizers.
 
-`torch_calls.py` also reads private names of PyTorch: the hooks of its modules, and what
-`torch.jit.is_tracing` asks.
+`torch_calls.py` also reads private names of PyTorch: the hooks of its modules, what
+`torch.jit.is_tracing` asks, and whether `torch.func` transforms a program.
 """
 
 import contextlib

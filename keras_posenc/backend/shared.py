@@ -51,13 +51,13 @@ NAMES = (
     "has_dropout_kernel", "has_kernel", "has_splash", "inference_dtype", "interpolate",
     "is_exporting", "is_plain", "is_traced", "is_unmasked", "keep_by_hash", "keeps_programs",
     "kernels_drop", "kernel_forms_map", "kernel_multiple", "launched_processes", "lay_out",
-    "layer_norm", "linear", "log1p", "look_up", "looked_at", "map_blocks", "moved_on", "next_seed",
-    "number", "on_accelerator", "one_pass", "over_batch", "over_devices", "over_sequence",
-    "overwrite", "pad", "platform", "processes", "product", "recomputed", "rms_norm", "rotate",
-    "row_multiple", "runs_cudnn", "saved_model_options", "scan", "segment_sum", "sequence_shards",
-    "splash", "split", "sum_over_replicas", "take", "take_along_axis", "take_last",
-    "trace_any_shape", "train_steps", "unmasked", "update_slice", "weigh_values", "with_neighbours",
-    "without_gradients", "write",
+    "layer_norm", "linear", "log1p", "look_up", "looked_at", "map_blocks", "mesh_size", "moved_on",
+    "next_seed", "number", "on_accelerator", "one_pass", "over_batch", "over_devices",
+    "over_sequence", "overwrite", "pad", "platform", "processes", "product", "recomputed",
+    "rms_norm", "rotate", "row_multiple", "runs_cudnn", "saved_model_options", "scan",
+    "segment_sum", "sequence_shards", "splash", "split", "sum_over_replicas", "take",
+    "take_along_axis", "take_last", "trace_any_shape", "train_steps", "unmasked", "update_slice",
+    "weigh_values", "with_neighbours", "without_gradients", "write",
 )  # fmt: skip
 
 
@@ -405,6 +405,14 @@ def by_group(function, rows, counts, weights):
         values = function(rows, [w[group] for w in weights])
         output = output + ops.where(inside, values, ops.zeros_like(values))
     return output
+
+
+def mesh_size(axis):
+    """Number of chips along an axis of the mesh of `keras.distribution`; 1 without it."""
+    mesh = getattr(keras.distribution.distribution(), "device_mesh", None)
+    if mesh is None or axis not in mesh.axis_names:
+        return 1
+    return mesh.shape[mesh.axis_names.index(axis)]
 
 
 def check_keras(what, *version):
