@@ -108,11 +108,17 @@ def _sharded(path):
             raise ValueError(f"{path} is refused: {shard} is a .keras file, and no part of one.")
         formats.add(format)
         shards[shard] = read(file, buffer)
-    for name, shard in places.items():
-        if name not in shards[shard]:
-            raise ValueError(f"{path} lists {quote(name)} in {shard}, which does not contain it.")
-    arrays = {name: shards[shard][name] for name, shard in places.items()}
-    return Checkpoint(arrays, min(formats, default="safetensors"), path)
+    # Also tensors that the index leaves out, as in transformers.
+    arrays = {name: array for shard in shards.values() for name, array in shard.items()}
+    for name, at in places.items():
+        for shard in at:
+            if name not in shards[shard]:
+                raise ValueError(
+                    f"{path} lists {quote(name)} in {shard}, which does not contain it. Download "
+                    "both again."
+                )
+            arrays[name] = shards[shard][name]
+    return Checkpoint(arrays, min(formats), path)
 
 
 def _format(path):

@@ -83,7 +83,9 @@ def _shards(prefix, count):
     for shard in range(count):
         path = pathlib.Path(f"{prefix}.data-{shard:05}-of-{count:05}")
         if not path.exists():
-            raise FileNotFoundError(f"{prefix}.index needs {path}, which is not there.")
+            raise FileNotFoundError(
+                f"{prefix}.index needs {path}, which is not there. Download it again."
+            )
         check_inside(path, path.parent)
         check_file(path)
         data = mapped(path) if path.stat().st_size else np.zeros(0, "uint8")

@@ -74,7 +74,7 @@ def weight_files(folder):
         path = _weights_file(folder)
         if path is None:
             return []
-        if path.name.endswith(".index.json"):
+        if path.name.endswith(".index.json") or path.name == keras_hub.SHARDS:
             return list(read_index(path)[1].values())
     except (OSError, ValueError):  # opening it tells why
         return []
@@ -115,22 +115,32 @@ LONGEST = 255  # characters of a file's name
 
 
 def read_index(path):
-    """Which tensor of a sharded checkpoint lies in which file, and the paths of these."""
+    """Which tensor of a sharded checkpoint lies in which files, and the paths of these."""
     data = read_bytes(path)
     try:
         places = parse_json(data)["weight_map"]
-        files = {shard: path.parent / shard for shard in sorted(set(places.values()))}
+        # Keras lists several files for a layer whose weights do not fit into one.
+        places = {name: at if isinstance(at, list) else [at] for name, at in places.items()}
     except (ValueError, KeyError, TypeError, AttributeError):
+        places = {}
+    shards = [shard for at in places.values() for shard in at]
+    if not shards:
         raise ValueError(
-            f'{path} is damaged: it should be JSON with a "weight_map" from tensors to files.'
-        ) from None
-    for shard in files:
-        if not is_plain(shard) or shard.endswith(".index.json"):
-            raise ValueError(f"{path} is refused: it names {quote(shard)} as a file beside it.")
+            f'{path} is damaged: it should be JSON with a "weight_map" from each tensor to its '
+            "file. Download it again."
+        )
+    for shard in shards:
+        if not isinstance(shard, str) or not is_plain(shard) or shard.endswith(".index.json"):
+            raise ValueError(
+                f"{path} is refused: it names {quote(str(shard))} as a file beside it."
+            )
+    files = {shard: path.parent / shard for shard in sorted(set(shards))}
     lost = [shard for shard, file in files.items() if not file.exists()]
     if lost:
-        names = shorten(", ".join(lost))
-        raise FileNotFoundError(f"{path} names files that are not beside it: {names}.")
+        raise FileNotFoundError(
+            f"{path} names files that are not beside it: {shorten(', '.join(lost))}. Download them "
+            f"again into {path.parent}.{unfinished(path.parent)}"
+        )
     for file in files.values():
         check_inside(file, path.parent)
     return places, files

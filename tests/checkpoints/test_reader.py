@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 import zipfile
 
 import numpy as np
@@ -126,8 +127,11 @@ def test_shards(tmp_path):
     np.testing.assert_array_equal(checkpoint["a"], TWO["a"])
     with pytest.raises(ValueError, match=r"lists 'c' in a\.safetensors, which does not contain it"):
         open_checkpoint(index(tmp_path, places | {"c": "a.safetensors"}))
-    with pytest.raises(FileNotFoundError, match=r"not beside it: c\.safetensors, d\.safetensors"):
+    message = f"not beside it: c.safetensors, d.safetensors. Download them again into {tmp_path}."
+    with pytest.raises(FileNotFoundError, match=re.escape(message)):
         open_checkpoint(index(tmp_path, {"c": "c.safetensors", "d": "d.safetensors"}))
+    write_safetensors(tmp_path / "a.safetensors", TWO)  # of which the index lists one
+    assert [*open_checkpoint(index(tmp_path, {"a": "a.safetensors"}))] == [*TWO]
     damaged = (tmp_path / "b.safetensors").read_bytes()[:-1]
     (tmp_path / "b.safetensors").write_bytes(damaged)
     with pytest.raises(ValueError, match=r"b\.safetensors is truncated"):
@@ -135,7 +139,8 @@ def test_shards(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", "{}", '{"weight_map": 3}', '{"weight_map": {"a": []}}']
+    "text",
+    ["", "{", "[]", "{}", '{"weight_map": 3}', '{"weight_map": {"a": []}}', '{"weight_map": {}}'],
 )
 def test_index_that_is_broken(tmp_path, text):
     path = tmp_path / "model.safetensors.index.json"

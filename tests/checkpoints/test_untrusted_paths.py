@@ -10,6 +10,7 @@ import pytest
 from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.checkpoints.safetensors import write_safetensors
 from keras_posenc.files.untrusted import MOST_JSON
+from keras_posenc.folders.folder import open_folder
 from keras_posenc.models.config_file import read_config
 from keras_posenc.text import Tokenizer
 
@@ -79,21 +80,37 @@ def test_an_index_names_files_in_its_folder(tmp_path, case):
 
 
 PARTS = {
-    "[]": "is damaged: it has no weight_map",
-    '{"weight_map": ["x"]}': "is damaged: it has no weight_map",
+    "[]": 'is damaged: it should be JSON with a "weight_map"',
+    '{"weight_map": ["x"]}': 'is damaged: it should be JSON with a "weight_map"',
     '{"weight_map": {"a": "../x.h5"}}': "is refused: it names '../x.h5' as a file beside it",
     '{"weight_map": {"a": ["x.h5", 3]}}': "is refused: it names '3' as a file beside it",
     '{"weight_map": {"a": [["x.h5"], "y.h5"]}}': "is refused: it names .*x.h5.* as a file beside",
 }
 
 
+def preset_index(folder, text):
+    preset = {"registered_name": "keras_hub>BertBackbone", "config": {}}
+    (folder / "config.json").write_text(json.dumps(preset))
+    (folder / "model.weights.json").write_text(text)
+    return folder
+
+
 @pytest.mark.parametrize("text", PARTS)
 def test_an_index_of_a_preset(tmp_path, text):
-    preset = {"registered_name": "keras_hub>BertBackbone", "config": {}}
-    (tmp_path / "config.json").write_text(json.dumps(preset))
-    (tmp_path / "model.weights.json").write_text(text)
     with pytest.raises(ValueError, match=f"model.weights.json {PARTS[text]}"):
+        open_checkpoint(preset_index(tmp_path, text))
+
+
+def test_shards_of_a_preset(tmp_path):
+    """One that is not there is named with the folder, and each is part of the fingerprint."""
+    preset_index(tmp_path, '{"weight_map": {"a": "b.h5", "c": ["c.h5", "b.h5"]}}')
+    (tmp_path / "b.h5").write_bytes(b"1")
+    with pytest.raises(FileNotFoundError, match=r"weights.json names files that are not beside it"):
         open_checkpoint(tmp_path)
+    (tmp_path / "c.h5").write_bytes(b"2")
+    before = open_folder(tmp_path).fingerprint
+    (tmp_path / "c.h5").write_bytes(b"3")
+    assert before != open_folder(tmp_path).fingerprint
 
 
 def test_links(tmp_path):

@@ -1,19 +1,12 @@
 """Reads the config and the weights of a preset; KerasHub is not needed for it."""
 
-import pathlib
 import re
 
 from keras_posenc.checkpoints.checkpoint import array_over, mapped, numpy_dtype
 from keras_posenc.checkpoints.keras_file import RefusedModelError, check_numbers
 from keras_posenc.checkpoints.keras_hub.backbones import BACKBONES
-from keras_posenc.files.untrusted import (
-    check_file,
-    check_inside,
-    parse_json,
-    quote,
-    read_bytes,
-    shorten,
-)
+from keras_posenc.files.untrusted import check_file, check_inside, quote, shorten
+from keras_posenc.folders.huggingface import read_index
 from keras_posenc.folders.keras_hub import PACKAGE, WEIGHTS, is_preset
 
 
@@ -74,25 +67,12 @@ def read_preset(folder, path):
             "the model as safetensors or .keras."
         )
     name, _ = backbone_of(values, config)
-    files = [path] if path.name == WEIGHTS else _shards(path)
+    files = [path] if path.name == WEIGHTS else read_index(path)[1].values()
     arrays = {}
     for file in files:
         check_inside(file, folder.path)
         arrays |= _read(file, BACKBONES[name])
     return shifted(arrays, BACKBONES[name]), name
-
-
-def _shards(path):
-    index = parse_json(read_bytes(path))
-    parts = index.get("weight_map") if isinstance(index, dict) else None
-    if not isinstance(parts, dict):
-        raise ValueError(f"{path} is damaged: it has no weight_map.")
-    lists = [value if isinstance(value, list) else [value] for value in parts.values()]
-    names = [name for each in lists for name in each]
-    wrong = [n for n in names if not (isinstance(n, str) and pathlib.PurePath(n).name == n)]
-    if wrong:
-        raise ValueError(f"{path} is refused: it names {quote(str(wrong[0]))} as a file beside it.")
-    return [path.parent / name for name in dict.fromkeys(names)]
 
 
 def _read(path, backbone):
