@@ -1,6 +1,7 @@
 """Position distillation: windows, targets, the loss, and a whole run on a tiny encoder."""
 
 import json
+import tempfile
 
 import keras
 import numpy as np
@@ -9,6 +10,7 @@ from conftest import TINY_CONFIG, WORDS
 from keras import ops
 
 from keras_posenc import Tokenizer, build_transformer_model, save_checkpoint
+from keras_posenc.files.writing import PARTIAL
 from keras_posenc.models.heads_in import heads_in
 from keras_posenc.training import Source, progress, runs, stretch, stretch_summary
 from keras_posenc.training.stretching import distillation
@@ -179,6 +181,30 @@ def test_a_model_is_stretched_as_its_checkpoint_is(small, texts):
     _, one = stretch(small, texts, **settings)
     _, other = stretch(Source(model, tokenizer=small), texts, **settings)
     assert one["losses"] == other["losses"] and one["agreement"] == other["agreement"]
+
+
+@pytest.mark.once
+def test_what_a_kill_leaves_lies_in_the_output(small, texts, tmp_path, monkeypatch):
+    """Nothing in the system's temporary folder; that of the output is removed by the next call."""
+    system = tmp_path / "system"
+    system.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(system))
+
+    def left(*_):
+        found = [path for path in tmp_path.glob("out*/.*") if path.is_dir()]
+        there.append(([*system.iterdir()], found))
+        raise InterruptedError
+
+    there = []
+    monkeypatch.setattr(distillation.Distillation, "run", left)
+    model = Source(build_transformer_model(small), tokenizer=small)
+    for checkpoint, name in ((small, "out"), (model, "out of a model")):
+        with pytest.raises(InterruptedError):
+            stretch(checkpoint, texts, tmp_path / name, max_length=30, steps=2)
+    assert [left for left, _ in there] == [[], []]
+    assert [len(folders) for _, folders in there] == [0, 1] and there[1][1][0].name.startswith(
+        PARTIAL
+    )
 
 
 @pytest.mark.once

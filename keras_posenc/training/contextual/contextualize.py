@@ -1,5 +1,6 @@
 """`contextualize`: an embedder learns, without labels, to bring distant names to its passages."""
 
+import contextlib
 import functools
 import hashlib
 import pathlib
@@ -225,8 +226,9 @@ def contextualize(
         for each, others, what in ((train, held_out, "train"), (held_out, train, "measure"))
     ]
     files = with_pooling(sentence_transformers_files(folder, max_length), "mean")
-    with tempfile.TemporaryDirectory() as scratch:
-        output = pathlib.Path(scratch) / "contextual" if output is None else output
+    with contextlib.ExitStack() as scratch:
+        if output is None:
+            output = pathlib.Path(scratch.enter_context(tempfile.TemporaryDirectory())) / "model"
         prepare = functools.partial(
             ContextualTraining, recipe, source, old, tokenizer, *corpora, files, pooling
         )

@@ -1,5 +1,6 @@
 """`stretch`: an encoder learns to read long texts from itself, without labels."""
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -10,6 +11,7 @@ import typing
 import keras
 
 from keras_posenc.checkpoints import save_checkpoint
+from keras_posenc.files.writing import make_folder, temporary_folder
 from keras_posenc.folders.written import sentence_transformers_files
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.processes.together import check_processes, check_shared
@@ -147,8 +149,10 @@ def stretch(
     arguments = locals()
     check_processes("stretch")
     check_shared("output", output)
-    with tempfile.TemporaryDirectory() as scratch:
-        source, named = _saved(Source.of(checkpoint), scratch)
+    with contextlib.ExitStack() as scratch:
+        if output is None:
+            output = pathlib.Path(scratch.enter_context(tempfile.TemporaryDirectory())) / "model"
+        source, named = _saved(Source.of(checkpoint), output, scratch)
         old = source.read_config()
         chosen = {}
         if train_length is None:
@@ -158,7 +162,6 @@ def stretch(
         tokenizer = source.read_tokenizer(old)
         corpus = CorpusPieces(texts, test, tokenizer, recipe.train_length, seed, text)
         other_files = _read_other_files(source.folder, max_length, printer(verbose))
-        output = pathlib.Path(scratch) / "stretched" if output is None else output
         prepare = functools.partial(
             Distillation, recipe, source, old, tokenizer, corpus, other_files
         )
@@ -177,8 +180,9 @@ def _read_other_files(folder, max_length, print_line):
         return {}
 
 
-def _saved(source, scratch):
-    """The `Source` and the one that the record of a run has; a model is written into `scratch`."""
+def _saved(source, output, scratch):
+    """The `Source` and the one that the record of a run has; a model is written into `output`,
+    whose next run removes it if this one is killed, until the context `scratch` ends."""
     if isinstance(source.checkpoint, str):
         return source, source
     transformer = getattr(source.checkpoint, "transformer", source.checkpoint)
@@ -191,7 +195,7 @@ def _saved(source, scratch):
         raise ValueError(
             "A model has no tokenizer with it: give Source(model, tokenizer=...), its directory."
         )
-    folder = pathlib.Path(scratch) / "teacher"
+    folder = scratch.enter_context(temporary_folder(make_folder(output))) / "teacher"
     save_checkpoint(transformer, folder)
     digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()[:16]
     named = dataclasses.replace(source, checkpoint=f"a model, {digest}", model=transformer.family)
