@@ -75,12 +75,10 @@ def _parts(path, size, paragraphs):
             for rows in _chunks(itertools.chain([first], table), size):
                 yield named_rows(path, header, rows)
     else:
-        columns, rows = ["text"], _txt(path, paragraphs)
-        if suffix == ".jsonl":
-            columns, rows = None, _jsonl(path)
-        for chunk in _chunks(rows, size):
-            columns = columns or list(chunk[0][1])
-            yield columns, chunk
+        columns = {}  # of a .jsonl, those of the rows so far, since its rows may differ
+        for chunk in _chunks(_jsonl(path) if suffix == ".jsonl" else _txt(path, paragraphs), size):
+            columns |= dict.fromkeys(name for _, row in chunk for name in row)
+            yield list(columns), chunk
 
 
 def _chunks(rows, size):

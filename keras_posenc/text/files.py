@@ -11,7 +11,7 @@ from keras_posenc.text.decoding import FilePart, decode, existing_text
 from keras_posenc.text.documents import check_strs
 from keras_posenc.text.file_parts import table_parts
 from keras_posenc.text.folders import is_documents, read_documents
-from keras_posenc.text.offsets import check_unicode
+from keras_posenc.text.offsets import check_text, check_unicode
 from keras_posenc.text.tables import read_tab
 
 SUFFIXES = (".tsv", ".csv", ".jsonl", ".tab", ".parquet", ".txt")
@@ -54,7 +54,9 @@ class Cell(typing.NamedTuple):
     row: dict  # the columns of which it is one
 
     def __str__(self):
-        return f"{self.path}, line {self.line}: {quote(self.column)}"
+        path = self.path.path if isinstance(self.path, FilePart) else self.path
+        where = self.row["id"] if is_documents(path) else f"line {self.line}"
+        return f"{path}, {where}: {quote(self.column)}"
 
 
 def labels_of(texts):
@@ -188,7 +190,7 @@ def read_rows(path, suffixes=SUFFIXES, paragraphs=False):
             raise ValueError(f"{path} has column names but no rows.")
         return columns, rows, flagged
     parts = list(table_parts(path, PART, paragraphs))
-    return parts[0][0], [row for _, rows in parts for row in rows], {}
+    return parts[-1][0], [row for _, rows in parts for row in rows], {}
 
 
 def label_column(path, label, columns, text, usual_names):
@@ -254,7 +256,7 @@ def text_in(path, number, row, name):
         raise ValueError(f"{path}, line {number}: {quote(name)} should be a text, not a {kind}.")
     if not text.strip():
         raise ValueError(f"{path}, line {number}: the text is empty; delete the line or fill it.")
-    check_unicode(f"{path}, line {number}: the text", text)
+    check_text(Cell(path, number, name, row), text)
     return text
 
 

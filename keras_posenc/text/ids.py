@@ -18,6 +18,11 @@ def read_ids(path):
     name, ids, lines, count = "row", [], {}, 0
     for part in parts_of_file(path):
         name, found = ids_in(part.columns, [row for _, row in part.rows])
+        if name != "row" and len(ids) < count:
+            raise ValueError(
+                f"{path}, line {part.rows[0][0]}: the column {quote(name)} begins where {count:,} "
+                "rows are without it; fill it, or rename it to number the rows."
+            )
         count += len(found)
         if name == "row":
             continue

@@ -109,8 +109,6 @@ def _table(source, predictions, shard=None):
         else:
             columns, numbered, _ = read_rows(source)
             rows = [row for _, row in numbered]
-            # Objects of a .jsonl may differ in their keys.
-            columns = list(dict.fromkeys([*columns, *(name for row in rows for name in row)]))
     elif source is not None:
         is_pair = all(isinstance(each, tuple) and len(each) == 2 for each in source)
         columns = ["question", "text"] if is_pair else ["text"]

@@ -7,8 +7,10 @@ import lzma
 
 import pytest
 
-from keras_posenc.text import Texts, labels_of, read_texts
+from keras_posenc.text import Texts, ids, labels_of, read_texts
 from keras_posenc.text.file_parts import file_parts
+from keras_posenc.text.files import read_rows
+from keras_posenc.text.ids import read_ids, read_titles
 from keras_posenc.text.tagged import read_tagged
 
 pytestmark = pytest.mark.once
@@ -211,7 +213,7 @@ BROKEN = [
     ("a.jsonl", JSON + '{"text": "b", "label": null}', "line 2: the label is missing"),
     ("a.jsonl", JSON + '{"text": "b", "label": NaN}', "line 2: the label is missing"),
     ("a.jsonl", JSON + '{"text": "b", "label": ["x"]}', "'label' should be one label, not a list"),
-    ("a.jsonl", '{"text": "a\\ud800"}', r"line 1: the text has half a surrogate pair"),
+    ("a.jsonl", '{"text": "a\\ud800"}', r"line 1: 'text' has half a surrogate pair"),
     ("a.txt", "one\n\ntwo\n", "a.txt, line 2: the text is empty"),
     (
         "a.txt",
@@ -285,3 +287,20 @@ def test_missing_files_and_columns(write, tmp_path):
         read_texts(path, label="kind")
     with pytest.raises(ValueError, match="has no column 'second'"):
         read_texts(path, text=("text", "second"))
+
+
+def test_columns_that_begin_in_a_later_row(tmp_path, monkeypatch):
+    """They are columns as those of the first row are, in every reader and in files of any size."""
+    path = tmp_path / "a.jsonl"
+    rows = [{"text": "a"}, {"text": "b", "label": "x", "id": "n"}, {"text": "c", "title": "t"}]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(ValueError, match=r"line 1: no 'label', only \['text'\]"):
+        read_texts(path)
+    assert read_texts(path, label=False).texts == ["a", "b", "c"]
+    assert read_rows(path)[0] == ["text", "label", "id", "title"]
+    assert read_titles(path, "title") == read_titles(path, "auto") == [None, None, "t"]
+    with pytest.raises(ValueError, match="line 1: the 'id' is empty"):
+        read_ids(path)
+    monkeypatch.setattr(ids, "ROWS", 1)
+    with pytest.raises(ValueError, match="line 2: the column 'id' begins where 1 rows are without"):
+        read_ids(path)

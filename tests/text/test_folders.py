@@ -6,7 +6,7 @@ import pathlib
 import pytest
 
 from keras_posenc.cli.guards import check_files
-from keras_posenc.text import read_texts
+from keras_posenc.text import offsets, read_texts
 from keras_posenc.text.file_parts import paths_of
 from keras_posenc.text.files import read_long_texts
 from keras_posenc.text.ids import read_ids, read_titles
@@ -350,3 +350,19 @@ def test_marks_of_files_that_were_joined_are_no_text(tmp_path):
     (tmp_path / "a.md.txt").write_text("\ufeff\ufeffOne.\r\n\ufeff\ufeffTwo\ufeff.")
     (tmp_path / "b.txt").write_text("\ufeff\n\ufeff\ufeff")
     assert read_texts(tmp_path).texts == ["One.\nTwo\ufeff."]
+
+
+def test_a_text_that_is_too_long_is_named_by_its_file(folder, tmp_path, monkeypatch):
+    """As every tokenizer would refuse it, by a number."""
+    monkeypatch.setattr(offsets, "MOST_CHARACTERS", 3000)
+    (folder / "novels").mkdir()
+    (folder / "novels" / "long.md").write_text("word " * 700)
+    message = r"{}: 'text' has 3\d\d\d characters, and one text may have 3000, .*: split it"
+    for given, place in ((folder, "novels/long.md"), (folder / "novels" / "*.md", "long.md")):
+        with pytest.raises(ValueError, match=message.format(place)):
+            read_texts(given)
+    table = tmp_path / "table.jsonl"
+    table.write_text('{"text": "short"}\n' + json.dumps({"text": "word " * 700}))
+    for read in (read_texts, read_long_texts, TextStream):
+        with pytest.raises(ValueError, match=message.format("table.jsonl, line 2")):
+            read(table)
