@@ -35,6 +35,18 @@ def quick_gelu(x):
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
+def gelu_10(x):
+    """Exact GELU, cut off at -10 and 10."""
+    return keras.ops.clip(gelu(x), -10, 10)
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+def relu2(x):
+    """The square of ReLU."""
+    return keras.ops.square(keras.ops.relu(x))
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
 def leaky_relu(x):
     """Leaky ReLU with the slope 0.01 below 0, as in Hugging Face; that of Keras has 0.2."""
     return keras.ops.leaky_relu(x, negative_slope=0.01)
@@ -57,7 +69,10 @@ NAMES = {
     "gelu_tanh": gelu_tanh,
     "gelu_python_tanh": gelu_tanh,
     "gelu_pytorch_tanh": gelu_tanh,
+    "gelu_10": gelu_10,
     "quick_gelu": quick_gelu,
+    "relu2": relu2,
+    "hardswish": "hard_silu",
     "leaky_relu": leaky_relu,
     "swish": "silu",
 }

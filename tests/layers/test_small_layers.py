@@ -135,6 +135,7 @@ def test_a_name_that_transformers_knows_means_the_same_or_is_refused():
         np.testing.assert_allclose(result, expected, atol=2e-6, err_msg=name)
         compared.add(name)
     assert {"gelu", "gelu_new", "leaky_relu", "mish", "relu6", "silu"} <= compared
+    assert {"gelu_10", "hardswish", "relu2"} <= compared
 
 
 def test_the_gradient_of_gelu():
