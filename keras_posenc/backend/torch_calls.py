@@ -34,8 +34,8 @@ def is_plain(layer, x, casts=False):
     """Whether layer(x) computes layer.call(x) and nothing else.
 
     It does not where inputs are cast, weights quantized or penalties added. Nor where results are
-    computed again in the backward pass or laid out on devices. Hooks, another `call` set on the
-    layer, and a program that is exported rule it out as well.
+    computed again in the backward pass or laid out on devices. Hooks, another `call` or `forward`
+    set on the layer, and a program that is exported rule it out as well.
 
     `casts`: bool. The caller reads no variables, or casts them to the dtype of x. Otherwise a
     variable of another dtype has to be cast by the scope around the call.
@@ -56,7 +56,8 @@ def is_plain(layer, x, casts=False):
         if dtype != of_scope and (of_scope is not None or dtype != of_variables):
             return False
     hooked = layer._forward_hooks or layer._forward_pre_hooks
-    return not hooked and "call" not in layer.__dict__
+    hooked = hooked or layer._backward_hooks or layer._backward_pre_hooks
+    return not (hooked or "call" in layer.__dict__ or "forward" in layer.__dict__)
 
 
 def _is_around(device):

@@ -11,7 +11,12 @@ import pytest
 from keras import ops
 from tiny_models import SIZES
 
-from keras_posenc import PositionalAttention, backend, build_transformer_model
+from keras_posenc import (
+    Encoding,
+    PositionalAttention,
+    backend,
+    build_transformer_model,
+)
 from keras_posenc.attention import choose
 from keras_posenc.layers.token_embedding import AddTo
 from keras_posenc.models.direct import Steps, direct
@@ -242,6 +247,30 @@ def test_hooks_and_replaced_calls_of_layers_run():
     model(inputs_of(model), training=False)
     assert sorted(seen) == ["call", "hook"]
     handle.remove()
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")  # of a layer of ids
+@pytest.mark.parametrize("hook", ["full_backward_hook", "full_backward_pre_hook"])
+def test_backward_hooks_of_layers_run(hook):
+    model, seen = build(), []
+    parts = [x for x in model._flatten_layers(include_self=False) if x.weights]
+    called = [x for x in parts if not isinstance(x, Encoding)]
+    handles = [
+        getattr(x, f"register_{hook}")(lambda layer, *_: seen.append(layer.path)) for x in called
+    ]
+    ops.sum(model(inputs_of(model), training=False)).backward()
+    assert sorted(seen) == sorted(x.path for x in called)
+    for handle in handles:
+        handle.remove()
+
+
+def test_another_forward_of_a_layer_runs():
+    model, seen = build(), []
+    norm = next(x for x in model.layers if isinstance(x, keras.layers.LayerNormalization))
+    forward = norm.forward
+    object.__setattr__(norm, "forward", lambda *args: seen.append("forward") or forward(*args))
+    model(inputs_of(model), training=False)
+    assert seen == ["forward"]
 
 
 def test_a_gradient_passes():
