@@ -12,6 +12,7 @@ from keras_posenc.arguments import checks
 from keras_posenc.arguments.hints import Activation, Encodings, Tensor
 from keras_posenc.attention.call import check_features, listed, taking
 from keras_posenc.attention.layer import PositionalAttention
+from keras_posenc.keras_support.nested_layers import applied
 
 # normalization -> the encodings that implement it, appended to those of the user.
 NORMALIZATIONS = {
@@ -143,12 +144,10 @@ class GatedAttentionUnit(PositionalAttention):
         self.built = True
 
     def _add_scale_and_offset(self, head):
-        shape = (self.key_size,)
-        scale = self.add_weight(name=f"{head}_scale", shape=shape, initializer="ones")
-        setattr(self, f"{head}_scale", scale)
-        if self.use_bias:
-            offset = self.add_weight(name=f"{head}_offset", shape=shape, initializer="zeros")
-            setattr(self, f"{head}_offset", offset)
+        kinds = {"scale": "ones"} | ({"offset": "zeros"} if self.use_bias else {})
+        for kind, initializer in kinds.items():
+            name = f"{head}_{kind}"
+            setattr(self, name, self.add_weight((self.key_size,), initializer, name=name))
 
     def __call__(self, inputs, *args, **kwargs):
         # Skips the `__call__` of PositionalAttention, which takes a query and a value.
@@ -159,7 +158,7 @@ class GatedAttentionUnit(PositionalAttention):
         return super().call(**UnitCall(*args, **kwargs).of_attention())
 
     def _project(self, query, key, value):
-        projected = self.activation(self.input_dense(query))
+        projected = self.activation(applied(self.input_dense, query))
         ends = (self.units, 2 * self.units)
         if backend.is_exporting():  # on torch, the sizes of a split are not known there
             parts = itertools.pairwise((0, *ends, None))

@@ -8,7 +8,7 @@ from keras import ops
 from keras_posenc import backend
 from keras_posenc.arguments import checks
 from keras_posenc.encodings.base import Encoding, Execution
-from keras_posenc.keras_support.nested_layers import built, policy_of_part, with_quantized_parts
+from keras_posenc.keras_support import nested_layers
 from keras_posenc.maps.columns import LastColumns
 from keras_posenc.maps.sums import sum_from_right
 
@@ -91,15 +91,14 @@ class ContextualPositionEmbedding(Encoding):
             self.embeddings = self.add_weight(**arguments)
         if self.gate == "separate_keys":
             self.feature_size = self.head_size
+            shape = (None, self.num_heads, self.head_size)
+            policy = nested_layers.policy_of_part(self, "gate_key")
             self.gate_dense = keras.layers.EinsumDense(
-                "bte,ehd->bthd",
-                output_shape=(None, self.num_heads, self.head_size),
-                dtype=policy_of_part(self, "gate_key"),
-                name="gate_key",
+                "bte,ehd->bthd", shape, name="gate_key", dtype=policy
             )
             # The attention layer handles the mask; without this Keras warns that it is lost.
             self.gate_dense.supports_masking = True
-            built(self, self.gate_dense, states_shape)
+            nested_layers.built(self, self.gate_dense, states_shape)
 
     def table_arguments(self, num_heads, head_size):
         """A table (D, P) of zeros, or (D, 2P - 1) if bidirectional."""
@@ -116,7 +115,7 @@ class ContextualPositionEmbedding(Encoding):
 
     def features(self, states):
         """The second projection of the keys, (B, Tk, H, D), for `gate="separate_keys"`."""
-        return self.gate_dense(states)
+        return nested_layers.applied(self.gate_dense, states)
 
     def score(self, logits, q, grid):
         """l_ij plus q_i times the embedding interpolated at p_ij, (B, H, Tq, Tk)."""
@@ -206,4 +205,4 @@ class ContextualPositionEmbedding(Encoding):
 
     def get_config(self):
         parts = [self.gate_dense] if hasattr(self, "gate_dense") else []
-        return with_quantized_parts(super().get_config(), self, parts)
+        return nested_layers.with_quantized_parts(super().get_config(), self, parts)

@@ -13,6 +13,7 @@ from tiny_models import SIZES
 
 from keras_posenc import (
     Encoding,
+    GatedAttentionUnit,
     PositionalAttention,
     backend,
     build_transformer_model,
@@ -271,6 +272,20 @@ def test_another_forward_of_a_layer_runs():
     object.__setattr__(norm, "forward", lambda *args: seen.append("forward") or forward(*args))
     model(inputs_of(model), training=False)
     assert seen == ["forward"]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
+def test_weights_that_torch_gave_another_dtype(dtype):
+    import torch
+
+    x = np.random.default_rng(0).normal(size=(1, 5, 8)).astype("float32")
+    cope = {"name": "cope", "gate": "separate_keys"}
+    inputs = keras.Input((None, 8))
+    y = PositionalAttention(2, 4, encodings=[cope])(inputs, inputs, use_causal_mask=True)
+    model = keras.Model(inputs, GatedAttentionUnit(8, 4)(y))
+    expected = ops.convert_to_numpy(model(x))
+    found = model.to(getattr(torch, dtype))(x).detach().float().numpy()
+    np.testing.assert_allclose(found, expected, atol=0.1 if dtype == "bfloat16" else 1e-5)
 
 
 def test_a_gradient_passes():
