@@ -86,8 +86,9 @@ def variables_of(layers):
     """
     variables = {}
     for name, layer in layers.items():
+        built_as = (layer.path or layer.name).rpartition("/")[2]  # it may have been renamed
         for variable in layer.weights:
-            rest = f"/{variable.path}".rpartition(f"/{layer.name}/")[2]
+            rest = f"/{variable.path}".rpartition(f"/{built_as}/")[2]
             variables[f"{name}/{rest}"] = variable
     return variables
 

@@ -30,6 +30,18 @@ def test_round_trip_to_the_bit(make, values, tmp_path, format):
 
 
 @pytest.mark.once
+def test_renamed_layers_are_found(tiny_config, tmp_path):
+    model = build_transformer_model(tiny_config)
+    for layer in model.layers:
+        layer.name = f"first_{layer.name}"
+    model.save(tmp_path / "model.keras")
+    for number, each in enumerate((model, keras.saving.load_model(tmp_path / "model.keras"))):
+        save_checkpoint(each, tmp_path / str(number))
+        again = build_transformer_model(tmp_path / str(number))
+        assert all(map(np.array_equal, again.get_weights(), model.get_weights()))
+
+
+@pytest.mark.once
 def test_transformers_reads_it(tiny_config, arrays, pretraining, tmp_path, same_outputs):
     import transformers
 
