@@ -64,6 +64,7 @@ CONTEXTUAL = "late chunking, trained by `contextualize`"
 ON_LICENCES = "late chunking, trained by `contextualize` on these licences"
 LABELLED = "late chunking, trained with labels on other licences"
 FASTER = 'late chunking, trained with `opening=0.2, names=1, steps=240, optimizer="adamw:1e-4"`'
+SUPERVISED = "late chunking, trained with `supervised_attention=1`"
 # Ways of training -> the arguments of `contextualize`.
 TRAININGS = {
     CONTEXTUAL: {},
@@ -77,12 +78,14 @@ TRAININGS = {
     ON_LICENCES: {},
     "late chunking, trained with `steps=60`": {"steps": 60},
     FASTER: {"opening": 0.2, "names": 1.0, "steps": 240, "optimizer": "adamw:1e-4"},
+    SUPERVISED: {"supervised_attention": 1.0},
 }
 # Row of a table -> the two ways that it compares.
 COMPARED = {
     "gain by `contextualize` over windows": (CONTEXTUAL, WINDOWS),
     "gain by positions over windows, both with log-n": (LONG_LOG_N, WINDOWS_LOG_N),
     "gain by twice the steps and rate over the defaults": (FASTER, CONTEXTUAL),
+    "gain by supervised attention over the defaults": (SUPERVISED, CONTEXTUAL),
 }
 # Ways that read windows -> the arguments of the encoder.
 WINDOWED = {WINDOWS: {}, WINDOWS_LOG_N: {"encodings": [LOG_N]}}

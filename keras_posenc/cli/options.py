@@ -13,6 +13,7 @@ GROUPS = {
         *("task", "pooling", "head_dropout", "class_weight", "stride", "loss", "matryoshka"),
         *("query_prompt", "document_prompt", "objective", "masked", "whole_words", "max_ngram"),
         *("document_weight", "sub_batches", "names", "opening", "language"),
+        "supervised_attention",
     ),
     "length": (
         *("max_length", "train_length", "lengths", "longer", "extension", "stretch_first"),

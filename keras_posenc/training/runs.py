@@ -43,6 +43,7 @@ ADDED = {
     "weight_decay": 0.0,  # of `stretch`; the others always had it
     "clip": 1.0,
     "use_ema": False,
+    "supervised_attention": 0.0,
 }
 RECORD = e.keys({"step": e.count, "losses": e.every(e.loss), "seconds": e.number})
 

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 
 from keras_posenc.training.contextual.copies import COPIES, PASSAGE, PASSAGES
+from keras_posenc.training.contextual.links import linked_tokens
 from keras_posenc.training.stretching.windows import first_token
 
 ALONE = PASSAGE + 6  # tokens of a passage that is read alone, with its name
@@ -39,11 +40,14 @@ class CopyBatches:
         skips: bool. Whether the student takes position ids.
         window: int. Positions of the teacher.
         pooling: str. How the teacher pools: "mean", "cls" or "last".
+        linked: bool. Whether the inputs have the links of `linked_tokens`.
     """
 
-    def __init__(self, tokenizer, length, positions, skips, window=512, pooling="mean"):
+    def __init__(
+        self, tokenizer, length, positions, skips, window=512, pooling="mean", linked=False
+    ):
         self.tokenizer, self.length, self.pooling = tokenizer, length, pooling
-        self.positions, self.skips = positions, skips
+        self.positions, self.skips, self.linked = positions, skips, linked
         self.before = first_token(tokenizer)
         self.alone = min(ALONE + tokenizer.special_tokens(), window)
         self.window = min(WINDOW, window)
@@ -51,9 +55,10 @@ class CopyBatches:
     def __call__(self, copies, rng):
         """Makes the arrays of a step; `rng` draws the jump of the positions."""
         size = self.length - self.tokenizer.special_tokens()
-        rows, texts, places = [], [], []
+        rows, texts, places, split = [], [], [], []
         for sentences in copies.texts:
             pieces = [list(part) for part in self.tokenizer.contents(sentences)]
+            split.append(pieces)
             ends = np.cumsum([len(piece) for piece in pieces])
             places.append([(ends[i] - len(pieces[i]), ends[i]) for i in copies.passages])
             texts.append([token for piece in pieces for token in piece][:size])
@@ -79,6 +84,8 @@ class CopyBatches:
         }
         if self.skips:
             inputs["position_ids"] = self._positions(length, places, rng)
+        if self.linked:
+            inputs |= self._links(copies, split, length)
         return Batch(
             inputs,
             named_ids,
@@ -88,6 +95,16 @@ class CopyBatches:
             kept.astype("float32"),
             real.astype("float32"),
         )
+
+    def _links(self, copies, pieces, length):
+        """The inputs of `linked_tokens`, with places in the rows."""
+        named = [list(map(list, self.tokenizer.contents(each))) for each in copies.named]
+        links = linked_tokens(copies, pieces, named, self.length - self.tokenizer.special_tokens())
+        introduced = np.zeros((COPIES, length), "int32")
+        end = min(length - self.before, links["introduced"].shape[1])
+        introduced[:, self.before : self.before + end] = links["introduced"][:, :end]
+        pronouns = links["pronouns"] + self.before
+        return {**links, "introduced": introduced, "pronouns": pronouns}
 
     def _near(self, text, length, rng):
         """A window of a text: token ids (1, W), its place in the row, and (T,) what is kept."""

@@ -30,6 +30,8 @@ class Copies:
     passages: list  # at most `PASSAGES` indices of sentences that are learned, without the name
     named: list  # lists of str, the same passages with the name, for the teacher
     subjects: list  # the one or two `Subject` whose names differ
+    # For each passage the index of the sentence that introduces its name; None for a word.
+    introductions: list
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,7 +180,12 @@ def _copies(corpus, pair, parts, rng):
             for part in parts
         ])  # fmt: skip
         named.append([exchanged(parts[number], parts[number].named) for number in passages])
-    return Copies(texts, passages, named, pair)
+    introduced = {
+        part.subject: number for number, part in enumerate(parts)
+        if part.named is None and part.subject and part.subject.pronoun is not None
+    }  # fmt: skip
+    introductions = [introduced.get(parts[number].subject) for number in passages]
+    return Copies(texts, passages, named, pair, introductions)
 
 
 class Fillers:

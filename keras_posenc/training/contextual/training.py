@@ -13,6 +13,7 @@ from keras_posenc.models.inputs import inputs_of
 from keras_posenc.text.truncation import LOGGER
 from keras_posenc.training.contextual.batches import CopyBatches
 from keras_posenc.training.contextual.copies import COPIES, draw
+from keras_posenc.training.contextual.links import attention_loss, with_attention
 from keras_posenc.training.contextual.measure import Measure, cases
 from keras_posenc.training.progress import printer
 from keras_posenc.training.runs import take_steps
@@ -39,33 +40,49 @@ class ContextualModel(backend.SafeTrainer, keras.Model):
     only by the distant name, and another passage of the same copy only by its content.
 
     `near` is the weight of the term that keeps features. It is 0 for a teacher that does not pool
-    by the mean, because the means of its features are no vectors of texts. The outputs are
-    `passages` (C P, D), `alone` (A, D), and `near` (T, D), the features of the first copy.
+    by the mean, because the means of its features are no vectors of texts. `supervised` is the
+    weight of a further term, the mean of `attention_loss`. The outputs are `passages` (C P, D),
+    `alone` (A, D), and `near` (T, D), the features of the first copy; with `supervised` also
+    `attention` (C, Q).
 
     Call arguments:
         inputs: dict of `token_ids` and, if the student has them, `position_ids`, (C, T); `members`
             (C, P, T), the weights of the mean over each passage; `alone_ids` and `alone_members`
-            (A, L), some passages of the first copy with their name.
+            (A, L), some passages of the first copy with their name; and with `supervised` what
+            `linked_tokens` gives.
     """
 
-    def __init__(self, student, near=NEAR, **kwargs):
+    def __init__(self, student, near=NEAR, supervised=0.0, **kwargs):
         super().__init__(**{"dtype": "float32", **kwargs})  # so that weights of means stay exact
-        self.student, self.near = student, near
+        self.student, self.near, self.supervised = student, near, supervised
+        self.with_attention = with_attention(student) if supervised else None
 
     def call(self, inputs):
-        features = self._features(inputs["token_ids"], inputs.get("position_ids"))
-        alone = self._features(inputs["alone_ids"])
+        copies = self._inputs(inputs["token_ids"], inputs.get("position_ids"))
+        if self.supervised:
+            links = {name: inputs[name] for name in ("persons", "introduced")}
+            read = {**copies, "pronouns": inputs["pronouns"]}
+            features, *maps = self.with_attention(inputs_of(self.with_attention, read))
+            features = ops.cast(features, "float32")
+            more = {"attention": attention_loss(maps, **links)}
+        else:
+            features, more = self._features(copies), {}
+        alone = self._features(self._inputs(inputs["alone_ids"]))
         passages = ops.einsum("cpt,ctd->cpd", inputs["members"], features)
         return {
             "passages": ops.reshape(passages, (-1, features.shape[-1])),
             "alone": ops.einsum("pl,pld->pd", inputs["alone_members"], alone),
             "near": features[0],
+            **more,
         }
 
-    def _features(self, tokens, positions=None):
+    @staticmethod
+    def _inputs(tokens, positions=None):
         if positions is None:
             positions = ops.broadcast_to(ops.arange(ops.shape(tokens)[1]), ops.shape(tokens))
-        inputs = {"token_ids": tokens, "segment_ids": 0 * tokens, "position_ids": positions}
+        return {"token_ids": tokens, "segment_ids": 0 * tokens, "position_ids": positions}
+
+    def _features(self, inputs):
         return ops.cast(self.student(inputs_of(self.student, inputs)), "float32")
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
@@ -83,11 +100,14 @@ class ContextualModel(backend.SafeTrainer, keras.Model):
         first = ops.shape(y_pred["alone"])[0]
         alone = _apart(unit(y_pred["alone"]), target[:first])
         near = _apart(unit(y_pred["near"]), unit(y["near"]))
-        return (
+        loss = (
             _mean(passages, real)
             + ALONE * _mean(alone, real[:first])
             + self.near * _mean(near, y["kept"])
         )
+        if self.supervised:
+            loss += self.supervised * _mean(y_pred["attention"], y["linked"])
+        return loss
 
 
 def _apart(one, other):
@@ -117,9 +137,16 @@ class ContextualTraining:
         self.pair = Pair(recipe, source, old, {}, skips)
         window = min(old.max_position, 512)
         self.teacher = Reader(self.pair.teacher, tokenizer, window)
-        self.model = ContextualModel(self.pair.student, NEAR if pooling == "mean" else 0.0)
+        near, supervised = NEAR if pooling == "mean" else 0.0, recipe.supervised_attention
+        self.model = ContextualModel(self.pair.student, near, supervised)
         self.batches = CopyBatches(
-            tokenizer, recipe.train_length, recipe.max_length, skips, window, pooling
+            tokenizer,
+            recipe.train_length,
+            recipe.max_length,
+            skips,
+            window,
+            pooling,
+            linked=bool(supervised),
         )
         recipe.compile(self.model, max(1, recipe.steps), None)
 
@@ -167,6 +194,8 @@ class ContextualTraining:
             "real": batch.real,
             "same": np.unique(batch.named_ids, axis=0, return_inverse=True)[1].ravel(),
         }
+        if self.recipe.supervised_attention:
+            targets["linked"] = (batch.inputs["persons"] > 0).astype("float32")
         return float(np.ravel(self.model.train_on_batch(batch.inputs, targets))[0])
 
     def named(self, batch):
