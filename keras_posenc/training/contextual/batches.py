@@ -85,7 +85,9 @@ class CopyBatches:
         if self.skips:
             inputs["position_ids"] = self._positions(length, places, rng)
         if self.linked:
-            inputs |= self._links(copies, split, length)
+            named = [list(map(list, self.tokenizer.contents(each))) for each in copies.named]
+            end = min(self.before + size, length)
+            inputs |= linked_tokens(copies, split, named, self.before, end, length)
         return Batch(
             inputs,
             named_ids,
@@ -95,16 +97,6 @@ class CopyBatches:
             kept.astype("float32"),
             real.astype("float32"),
         )
-
-    def _links(self, copies, pieces, length):
-        """The inputs of `linked_tokens`, with places in the rows."""
-        named = [list(map(list, self.tokenizer.contents(each))) for each in copies.named]
-        links = linked_tokens(copies, pieces, named, self.length - self.tokenizer.special_tokens())
-        introduced = np.zeros((COPIES, length), "int32")
-        end = min(length - self.before, links["introduced"].shape[1])
-        introduced[:, self.before : self.before + end] = links["introduced"][:, :end]
-        pronouns = links["pronouns"] + self.before
-        return {**links, "introduced": introduced, "pronouns": pronouns}
 
     def _near(self, text, length, rng):
         """A window of a text: token ids (1, W), its place in the row, and (T,) what is kept."""

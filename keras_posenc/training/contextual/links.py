@@ -17,38 +17,42 @@ LINKS = 3 * PASSAGES  # tokens of the passages of a copy that are linked to a na
 NORM = 8  # of the heads: large, so that one head that attends to the name is enough
 
 
-def linked_tokens(copies, pieces, named, length):
+def linked_tokens(copies, pieces, named, start, end, length):
     """Which tokens of each copy stand for a name, and where that name is.
 
     Args:
         copies: `Copies`.
         pieces: lists (C, S) of the token ids of each sentence.
         named: lists (C, P) of the token ids of each passage with its name.
-        length: int. Tokens of a row; places count from the first sentence.
+        start, end: int. Place of the first token of the sentences in a row, and that behind the
+            last which is read.
+        length: int, T. Tokens of a row.
 
     Returns:
         dict of int32 arrays: `pronouns` (C, Q), places of tokens in whose place the teacher reads a
         name; `persons` (C, Q), the number of the person that each of them stands for, 0 where there
-        is none; and `introduced` (C, T), the number of the person whose name is introduced by that
-        token, 0 in all others.
+        is none; and `introduced` (C, T), the number of the person whose name that token introduces,
+        0 in all others.
     """
     pronouns, persons = np.zeros((2, COPIES, LINKS), "int32")
     introduced = np.zeros((COPIES, length), "int32")
     for copy, sentences in enumerate(pieces):
-        other, starts = pieces[copy - 1], np.cumsum([0, *map(len, sentences)])
+        other, starts = pieces[copy - 1], np.cumsum([start, *map(len, sentences)])
         for sentence in {*copies.introductions} - {None}:
             # Copies differ in their names alone.
             places = starts[sentence] + replaced(sentences[sentence], other[sentence])
-            introduced[copy, places[places < length]] = 1 + sentence
-        found = []
-        for passage, sentence in enumerate(copies.introductions):
-            place = copies.passages[passage]
-            for token in replaced(sentences[place], named[copy][passage]):
-                found.append((starts[place] + token, 1 + sentence if sentence is not None else 0))
-        found = [link for link in found if link[0] < length and link[1] in introduced[copy]]
-        found = [link for link in found if link[1]][:LINKS]
-        if found:
-            pronouns[copy, : len(found)], persons[copy, : len(found)] = np.transpose(found)
+            introduced[copy, places[places < end]] = 1 + sentence
+        links = [
+            (starts[place] + token, 1 + sentence)
+            for place, sentence, passage in zip(
+                copies.passages, copies.introductions, named[copy], strict=True
+            )
+            if sentence is not None
+            for token in replaced(sentences[place], passage)
+        ]
+        links = [each for each in links if each[0] < end and each[1] in introduced[copy]][:LINKS]
+        if links:
+            pronouns[copy, : len(links)], persons[copy, : len(links)] = np.transpose(links)
     return {"pronouns": pronouns, "persons": persons, "introduced": introduced}
 
 
@@ -73,8 +77,9 @@ def with_attention(encoder):
 
     >>> model = with_attention(build_transformer_model("bert"))
     >>> rows = {"token_ids": np.full((1, 9), 5), "segment_ids": np.zeros((1, 9))}
-    >>> model({**rows, "pronouns": np.array([[4, 7]])})[1].shape
-    (1, 2, 2, 9)
+    >>> maps = model({**rows, "pronouns": np.zeros((1, LINKS))})[1:]
+    >>> maps[0].shape[2:]
+    (36, 9)
     """
     places = keras.Input((LINKS,), dtype="int32", name="pronouns")
     maps = []
