@@ -116,7 +116,7 @@ def rotary(m, a, w):
 
 
 def by_pair(ids, a):
-    if not a["sections"]:
+    if not a["sections"] or ids.ndim == 2:  # one id turns all pairs
         return ids
     axes = [axis for axis, size in enumerate(a["sections"]) for _ in range(size)]
     if a["section_order"] == "round_robin":

@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 
 from keras_posenc import read_config
-from keras_posenc.training import Optimizer, Source, finetune, pretrain, stretch
+from keras_posenc.training import (
+    Optimizer,
+    Source,
+    contextualize,
+    finetune,
+    pretrain,
+    stretch,
+)
 from keras_posenc.training.finetuning.recipe import FinetuneRecipe, stages
 from keras_posenc.training.pretrain import PretrainRecipe
 from keras_posenc.training.runs import ADDED, check_same_run, run_once
@@ -113,7 +120,7 @@ def test_a_recipe_has_every_argument_but_the_texts_and_how_to_run(function):
 
 def test_a_run_from_before_a_setting_had_its_default(tmp_path):
     known = {field.name: field for field in dataclasses.fields(Optimizer)}
-    for function in (pretrain, finetune):
+    for function in (pretrain, finetune, contextualize):
         known |= inspect.signature(function).parameters
     assert ADDED == {name: known[name].default for name in ADDED} | {"weight_decay": 0.0}
     (tmp_path / "recipe.json").write_text('{"seed": 0}')
