@@ -189,7 +189,7 @@ def fresh_masks():
 
 
 def forget_global_seeds():
-    """Has Keras begin its generator for all calls without a seed anew.
+    """Restarts the generator that Keras has for all calls without a seed.
 
     Before 3.15, a new random seed leaves it as it is.
     """

@@ -17,7 +17,6 @@ from keras_posenc.training.contextual.copies import COPIES, draw
 from keras_posenc.training.contextual.corpus import Corpus
 from keras_posenc.training.contextual.links import (
     LINKS,
-    NORM,
     AttentionMap,
     attention_loss,
     with_attention,
@@ -152,7 +151,7 @@ def test_the_loss_is_its_formula():
         for link in range(3):
             name = introduced[text] == persons[text, link]
             masses = every[text, :, link, name].sum(0)
-            expected = -np.log((masses**NORM).sum() ** (1 / NORM))
+            expected = -np.log((masses**8).sum() ** (1 / 8))
             np.testing.assert_allclose(found[text, link], expected, rtol=1e-3)
 
 

@@ -73,7 +73,8 @@ class CopyBatches:
                     members[copy, passage, inside] = 1 / (stop - start)
         near_ids, near_place, kept = self._near(texts[0], length, rng)
         kept &= members[0].sum(axis=0) == 0
-        named_ids, counts = self._named(copies)
+        named = [list(map(list, self.tokenizer.contents(each))) for each in copies.named]
+        named_ids, counts = self._named(named)
         means = pooling_weights(counts, named_ids.shape[1], "mean")
         real = (members.sum(axis=-1) > 0).reshape(-1) & (counts > 0)
         inputs = {
@@ -85,7 +86,6 @@ class CopyBatches:
         if self.skips:
             inputs["position_ids"] = self._positions(length, places, rng)
         if self.linked:
-            named = [list(map(list, self.tokenizer.contents(each))) for each in copies.named]
             end = min(self.before + size, length)
             inputs |= linked_tokens(copies, split, named, self.before, end, length)
         return Batch(
@@ -121,14 +121,14 @@ class CopyBatches:
             positions[copy, self.before + int(fraction * found[0][0]) :] += jump
         return positions
 
-    def _named(self, copies):
+    def _named(self, named):
         """The token ids (C P, L) of the passages with names, and the number of tokens of each."""
         size = self.alone - self.tokenizer.special_tokens()
         ids = np.full((COPIES * PASSAGES, self.alone), self.tokenizer.pad_id, "int32")
         counts = np.zeros(len(ids), int)
-        for copy, named in enumerate(copies.named):
-            for passage, piece in enumerate(self.tokenizer.contents(named[:PASSAGES])):
-                row = self.tokenizer.assemble(list(piece)[:size])[0]
+        for copy, passages in enumerate(named):
+            for passage, piece in enumerate(passages):
+                row = self.tokenizer.assemble(piece[:size])[0]
                 ids[copy * PASSAGES + passage, : len(row)] = row
                 counts[copy * PASSAGES + passage] = len(row)
         return ids, counts
