@@ -8,12 +8,11 @@ from keras_posenc.checkpoints.account import Account
 from keras_posenc.checkpoints.checkpoint import forget, private
 from keras_posenc.checkpoints.keras_hub.backbones import BACKBONES
 from keras_posenc.checkpoints.mismatch_hints import hints
-from keras_posenc.checkpoints.names import KerasNames, flat_shape, is_fresh
+from keras_posenc.checkpoints.names import HEAD, MLM_BIAS, TOKENS, KerasNames, flat_shape, is_fresh
 from keras_posenc.checkpoints.reader import open_checkpoint
 from keras_posenc.checkpoints.table_rows import TableRows
 from keras_posenc.files.untrusted import quote, shorten
 
-TOKENS, HEAD = "Embedding-Token/embeddings", "MLM-Output"
 READABLE = ("float16", "bfloat16", "float32", "float64")
 
 
@@ -126,7 +125,7 @@ class Loader:
         if keep_tokens is not None or compound_tokens:
             tokens = TableRows(keep=keep_tokens, compound=compound_tokens)
             of_head = TableRows(keep=keep_tokens, compound=compound_tokens, columns=True)
-            self.edits = {TOKENS: tokens, "MLM-Bias/bias": tokens, f"{HEAD}/kernel": of_head}
+            self.edits = {TOKENS: tokens, MLM_BIAS: tokens, HEAD: of_head}
         if position_offset:
             self.edits["Embedding-Position/embeddings"] = TableRows(position_offset)
         self.table, self.new = table, tuple(new)
@@ -173,7 +172,7 @@ class Loader:
     def match(self, layers):
         """Returns the account of a load, and its steps: (our name, variable, step)."""
         checkpoint, table = self.checkpoint, self.table
-        has_mlm = "MLM-Activation" in layers or "MLM-Bias" in layers
+        has_mlm, untied = "MLM-Activation" in layers or "MLM-Bias" in layers, "MLM-Output" in layers
         account, steps, seen = Account(str(checkpoint), table.family), [], set()
         for name, variable in variables_of(layers).items():
             places = self._places_of(name)
@@ -182,12 +181,13 @@ class Loader:
                 fresh = fresh or name.rpartition("/")[0] in self.new
                 (account.initialised if fresh else account.missing).append(name)
                 continue
-            if name == TOKENS and HEAD not in layers:  # what an untied head would read is a copy
-                places = [*places, *self._places_of(f"{HEAD}/kernel")]
+            if name == TOKENS and not untied:  # what an untied head would read is a copy
+                places = [*places, *self._places_of(HEAD)]
             seen.update(place.name for place in places)
             place, *copies = places
             tensor = place.name
-            self._compare_copies(account, tensor, copies, has_mlm)
+            needed = has_mlm and not (untied and name == MLM_BIAS)
+            self._compare_copies(account, tensor, copies, needed)
             step = self._step(name, place, tuple(variable.shape))
             if step.fits:
                 account.loaded.append((name, tensor, step.note))
@@ -219,7 +219,7 @@ class Loader:
         """Checks that repeated tensors, such as the decoder of a masked LM, are equal."""
         for copy, *_ in copies:
             if not needed or np.array_equal(self.checkpoint[tensor], self.checkpoint[copy]):
-                account.unused.append((copy, f"copy of {tensor}"))
+                account.unused.append((copy, f"copy of {tensor}" if needed else "not asked for"))
             else:
                 self._leave_out(account, copy, f"{copy}, which differs from {tensor},")
 

@@ -2,6 +2,7 @@
 
 import re
 
+from keras_posenc.checkpoints.names import TOKENS
 from keras_posenc.checkpoints.quantized import hint as quantized_hint
 from keras_posenc.files.untrusted import quote
 
@@ -59,8 +60,8 @@ def hints(account, checkpoint, table):
         for head, what in HEADS.items()
         if any(name.startswith(head) for name in account.missing)
     ]
-    head = {place.name for place in table.names("MLM-Output/kernel")}
-    if any(name.partition(",")[0] in head for name in account.unexpected):
+    tokens = tuple(f" differs from {place.name}," for place in table.names(TOKENS))
+    if any(name.endswith(tokens) for name in account.unexpected):
         hints.append(
             "Give tie_word_embeddings=False for a head of tokens with a weight of its own, as the "
             "file has."

@@ -83,6 +83,7 @@ class Place(typing.NamedTuple):
     cut: Cut | None = None
 
 
+TOKENS, MLM_BIAS, HEAD = "Embedding-Token/embeddings", "MLM-Bias/bias", "MLM-Output/kernel"
 _BLOCK, _HERE = "bert/encoder/layer_{i}", "Transformer-{i}"
 BERT_ROWS = {
     "Embedding-Token": ("bert/embeddings/word_embeddings", "table"),
@@ -166,11 +167,12 @@ class Table:
             is used for writing.
         huggingface: dict. Maps our layer to Hugging Face's scope, where it does not follow from
             Google's. An encoder's scope is written with the first of `prefixes`.
-        copies: dict. Maps our variable to other names under which a file may repeat it.
+        copies: dict. Maps our variable to other names of it; the token table's are those of a head.
         heads: tuple of str. Our layers that a checkpoint may have and a model may lack.
         unused: dict. Maps a glob pattern of names to the reason why nothing is read from them.
         classes: dict. Maps Hugging Face's model type to the prefix of its class names.
         endings: dict. Maps the ending of BERT's class names to that of this family's.
+        tied: bool. Whether the head of tokens repeats the token table; else it is read from there.
 
     Example:
 
@@ -188,6 +190,7 @@ class Table:
     unused: dict = dataclasses.field(default_factory=dict)
     classes: dict = dataclasses.field(default_factory=dict)
     endings: dict = dataclasses.field(default_factory=dict)
+    tied: bool = True
 
     def names(self, variable):
         """Lists the possible places of a variable in a file.
@@ -207,8 +210,11 @@ class Table:
             if part in KINDS[row[1]]
             for place in self._places(pattern, part, *row)
         ]
-        if places:
-            places += [Place(name) for name in self.copies.get(variable, [])]
+        copies = [Place(name) for name in self.copies.get(variable, [])] if places else []
+        if not self.tied and variable == HEAD:
+            places = places or [Place(name, True) for name in self.copies.get(TOKENS, [])]
+        elif self.tied or variable == MLM_BIAS:
+            places = places + copies if self.tied else copies + places
         return [p._replace(name=p.name.replace("{i}", number[1])) if number else p for p in places]
 
     def has(self, variable):
@@ -222,13 +228,13 @@ class Table:
             variable: str such as `"Transformer-3-FeedForward/output/kernel"`.
             format: `"google"` or `"huggingface"`.
         """
-        if self.root is None:
-            if format == "google":
-                raise ValueError(
-                    f"There are no Google checkpoints of {self.family}: use format='huggingface'."
-                )
-            return self.names(variable)[0]
-        return self.names(variable)[("google", "huggingface").index(format)]
+        places = [p for p in self.names(variable) if ("/" in p.name) == (format == "google")]
+        if not places:
+            which = self.family if self.root is None else f"{self.family} with {variable}"
+            raise ValueError(
+                f"There are no Google checkpoints of {which}: use format='huggingface'."
+            )
+        return places[0]
 
     def why_unused(self, tensor, layers):
         """Returns why a model of these layers does not need a tensor, or None if unknown."""
@@ -310,8 +316,8 @@ def decoder_copies(*heads):
     """The `copies` of a family whose MLM heads, such as "lm_head", repeat the token table and their
     bias in a decoder."""
     return {
-        "Embedding-Token/embeddings": [f"{head}.decoder.weight" for head in heads],
-        "MLM-Bias/bias": [f"{head}.decoder.bias" for head in heads],
+        TOKENS: [f"{head}.decoder.weight" for head in heads],
+        MLM_BIAS: [f"{head}.decoder.bias" for head in heads],
     }
 
 

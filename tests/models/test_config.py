@@ -50,7 +50,6 @@ def test_the_real_minilm(minilm):
         ({"position_embedding_type": "relative_key"}, "Only absolute positions.*'relative_key'"),
         ({"is_decoder": True}, 'application="lm".*is_decoder=True'),
         ({"add_cross_attention": True}, "Cross-attention is not supported"),
-        ({"tie_word_embeddings": False}, "tied to the token table"),
         ({"pruned_heads": {"0": [1]}}, "Pruned heads"),
         ({"is_encoder_decoder": True}, "Encoder-decoder models"),
         ({"hidden_size": "16"}, "`hidden_size` must be a positive integer. Received: '16'"),

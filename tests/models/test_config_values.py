@@ -50,7 +50,10 @@ def folder(tmp_path, tiny_config):
         ({"encodings": ["alibj"]}, "`encodings`: Unknown encoding 'alibj': did you mean 'alibi'"),
         ({"encodings": [{"name": "t5", "num_buckets": HUGE}]}, "`encodings` must be a list of"),
         ({"encodings": [{"name": "t5", "bucket": 3}]}, "`encodings`: "),
-        ({"tie_word_embeddings": "no"}, "Found tie_word_embeddings='no'"),
+        (
+            {"tie_word_embeddings": "no"},
+            "`tie_word_embeddings` must be true or false. Received: 'n",
+        ),
         (
             {"attention_bias": "yes"},
             "`attention_bias` must be one of .True, False, 'input'",

@@ -41,6 +41,8 @@ def configure(config):
     return dataclasses.replace(
         config,
         position_table=bool(source.get("position_biased_input", True)),
+        # The new head multiplies by the token table, whatever the config has.
+        tie_word_embeddings=config.tie_word_embeddings or source.get("legacy") is False,
         table_norm="layer_norm" in str(source.get("norm_rel_ebd", "none")),
         encodings=encodings,
     )

@@ -108,7 +108,8 @@ class Family:
     def table(self, config=None):
         """The names of the weights of a model of this config, or of most models."""
         found = self.weights(config) if callable(self.weights) else self.weights
-        return dataclasses.replace(found, family=self.name)
+        tied = config is None or config.tie_word_embeddings
+        return dataclasses.replace(found, family=self.name, tied=tied)
 
 
 def nearest(name, known, cutoff=0.6):

@@ -79,21 +79,15 @@ REQUIRED_VALUES = {
     "position_embedding_type": ("absolute", None),
     "is_decoder": (False, None),
     "add_cross_attention": (False, None),
-    "tie_word_embeddings": (True, None),
     "is_encoder_decoder": (False, None),
     "cross_attention_hidden_size": (None,),
     "pruned_heads": ({}, None),
 }
 
 REFUSALS = {
-    "position_embedding_type": (
-        "Only absolute positions are supported; relative ones would be lost."
-    ),
+    "position_embedding_type": "Only absolute positions are read; relative ones would be lost.",
     "is_decoder": 'A decoder is asked for with application="lm".',
     "add_cross_attention": "Cross-attention is not supported.",
-    "tie_word_embeddings": (
-        "The MLM head is tied to the token table; an untied one is not supported."
-    ),
     "is_encoder_decoder": "Encoder-decoder models are not supported.",
     "pruned_heads": "Pruned heads are not supported.",
 }

@@ -3,7 +3,7 @@
 import dataclasses
 
 from keras_posenc.models.families.family import Family
-from keras_posenc.models.families.llama import CAUSAL, TIED
+from keras_posenc.models.families.llama import CAUSAL
 from keras_posenc.models.families.rope import GLOBAL, ROPE_KEYS, layer_kinds, rotary
 from keras_posenc.models.families.weight_rows import (
     ATTENTION,
@@ -88,7 +88,7 @@ FAMILY = Family(
         "block_multiple_of",
         *ROPE_KEYS,
     ),
-    required={**TIED, "conv_bias": (False, None)},
+    required={"conv_bias": (False, None)},
     positions="rotary, causal; short convolutions",
     paper="https://arxiv.org/abs/2511.23404",
 )

@@ -29,8 +29,6 @@ WITHOUT_BIASES = {
 }
 LLAMA_DEFAULTS = {"hidden_act": "silu", **WITHOUT_BIASES, "tie_word_embeddings": False}
 CAUSAL = {**LLAMA_DEFAULTS, "pad_token_id": None, "causal": True}
-# The head of tokens may be tied or not.
-TIED = {"tie_word_embeddings": (True, False, None)}
 
 
 def llama_table(classes, rows=None):
@@ -108,7 +106,7 @@ LLAMA = Family(
     defaults={**CAUSAL, "max_position": 2048},
     keys=ROPE_KEYS,
     # Of NVIDIA's embedding models, which pool the features outside of the model.
-    required={**TIED, "pooling": None, "temperature": None},
+    required={"pooling": None, "temperature": None},
     heads={**last_token(), "token_classification": TOKENS},
     positions="rotary, causal",
     paper="https://arxiv.org/abs/2302.13971",
@@ -123,7 +121,7 @@ MISTRAL = dataclasses.replace(
     configure=windowed,
     defaults={**CAUSAL, "max_position": 131072, "num_key_value_heads": 8},
     keys=("sliding_window", *ROPE_KEYS),
-    required=TIED,
+    required={},
     positions="rotary, causal; a window",
     paper="https://arxiv.org/abs/2310.06825",
 )
@@ -166,7 +164,7 @@ QWEN2 = dataclasses.replace(
     defaults={**CAUSAL, "max_position": 32768, "attention_bias": "input"},
     keys=("use_sliding_window", "layer_types", *ROPE_KEYS),
     # Of a window that `without_window` refuses.
-    required={**TIED, "sliding_window": None},
+    required={"sliding_window": None},
     paper="https://arxiv.org/abs/2407.10671",
 )
 NORMS = {
@@ -220,7 +218,6 @@ EUROBERT = Family(
     aliases=LLAMA_ALIASES,
     defaults={**LLAMA_DEFAULTS, "max_position": 8192, "layer_norm_eps": 1e-5},
     keys=("classifier_pooling", *ROPE_KEYS),
-    required=TIED,
     heads=heads,
     positions="rotary",
     paper="https://arxiv.org/abs/2503.05500",

@@ -43,7 +43,6 @@ FAMILY = Family(
     aliases={"norm_eps": "layer_norm_eps", "max_length": "max_position"},
     defaults={**LLAMA_DEFAULTS, "max_position": 4096, "mlm_bias": True},
     keys=ROPE_KEYS,
-    required={"tie_word_embeddings": None},
     rescales=False,
     positions="rotary, neighbouring features",
     compared="its published code",

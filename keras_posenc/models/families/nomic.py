@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from keras_posenc.checkpoints.names import decoder_copies
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.gpt2 import GPT2_ALIASES
 from keras_posenc.models.families.rope import ROPE_KEYS, rotary
@@ -45,10 +46,10 @@ FAMILY = Family(
                 ("cls.predictions.transform.layer_norm", "norm"),
                 ("cls.predictions.transform.LayerNorm", "norm"),
             ],
-            "MLM-Bias": [("cls.predictions", "bias"), ("cls.predictions.decoder", "bias")],
+            "MLM-Bias": ("cls.predictions", "bias"),
         },
         prefixes=("nomic_bert.", "bert.", ""),
-        copies={"Embedding-Token/embeddings": ["cls.predictions.decoder.weight"]},
+        copies=decoder_copies("cls.predictions"),
         classes={"nomic_bert": "NomicBert"},
     ),
     configure=configure,

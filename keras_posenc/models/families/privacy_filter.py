@@ -3,7 +3,7 @@
 import dataclasses
 
 from keras_posenc.models.families.family import Family
-from keras_posenc.models.families.llama import LLAMA_ALIASES, LLAMA_DEFAULTS, TIED
+from keras_posenc.models.families.llama import LLAMA_ALIASES, LLAMA_DEFAULTS
 from keras_posenc.models.families.rope import ROPE_KEYS, rotary
 from keras_posenc.models.families.task_heads import TOKENS
 from keras_posenc.models.families.weight_rows import ATTENTION, FEED_FORWARD, attention, table
@@ -78,7 +78,7 @@ FAMILY = Family(
         *ROPE_KEYS,
     ),
     # Of the training of a router.
-    required={**TIED, "router_aux_loss_coef": None, "output_router_logits": None},
+    required={"router_aux_loss_coef": None, "output_router_logits": None},
     heads={"token_classification": TOKENS},
     positions="rotary with YaRN; windows and sinks",
     paper="https://huggingface.co/openai/privacy-filter",

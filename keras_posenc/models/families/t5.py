@@ -37,14 +37,13 @@ def _table(inner):
     bias = "@encoder.block.0.layer.0.SelfAttention.relative_attention_bias"
     return table(
         {
-            "Embedding-Token": ("@shared", "table"),
+            "Embedding-Token": [("@shared", "table"), ("encoder.embed_tokens", "table")],
             "Embedding-Position-Shared-0": (bias, "shared_table"),
             **attention(first, "SelfAttention", "q k v o", "layer_norm"),
             **feed_forward(second, inner, "DenseReluDense.wo", "layer_norm"),
             "Final-Norm": ("@encoder.final_layer_norm", "norm"),
         },
         prefixes=("", "transformer."),
-        copies={"Embedding-Token/embeddings": ["encoder.embed_tokens.weight"]},
         unused=dict.fromkeys(("decoder.*", "transformer.decoder.*"), "the decoder")
         | dict.fromkeys(("lm_head.weight", "classification_head.*"), "the decoder's head"),
         classes={"t5": "T5Encoder", "mt5": "MT5Encoder"},
@@ -73,7 +72,7 @@ FAMILY = Family(
     defaults={"hidden_act": "relu", **WITHOUT_BIASES},
     keys=("relative_attention_num_buckets", "relative_attention_max_distance"),
     # Of a whole model the encoder is read.
-    required={"is_encoder_decoder": None, "tie_word_embeddings": None},
+    required={"is_encoder_decoder": None},
     positions="T5's buckets",
     paper="https://arxiv.org/abs/1910.10683",
 )

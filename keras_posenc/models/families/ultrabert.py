@@ -4,7 +4,7 @@ import dataclasses
 
 from keras_posenc.files.untrusted import quote
 from keras_posenc.models.families.family import Family
-from keras_posenc.models.families.llama import LLAMA_ALIASES, LLAMA_DEFAULTS, TIED
+from keras_posenc.models.families.llama import LLAMA_ALIASES, LLAMA_DEFAULTS
 from keras_posenc.models.families.rope import GLOBAL, KEYS_OF_KINDS, LOCAL, layer_kinds, rotary
 from keras_posenc.models.families.task_heads import OF_TOKENS, TASK_ROWS, TaskHead
 from keras_posenc.models.families.weight_rows import llama_block, table
@@ -71,7 +71,7 @@ FAMILY = Family(
     defaults={**LLAMA_DEFAULTS, "max_position": 32768},
     keys=("layer_types", "sliding_window", "classifier_pooling", *KEYS_OF_KINDS),
     # A number per layer in the first files, which `configure` checks.
-    required={**TIED, "attention_windows": None, "rope_theta": None, "prediction_head_size": None},
+    required={"attention_windows": None, "rope_theta": None, "prediction_head_size": None},
     heads=heads,
     positions="rotary, local and global base; windows",
     paper="https://huggingface.co/dmis-lab/UltraBERT-150M",
