@@ -39,8 +39,8 @@ WITH_ENCODINGS = "keras_posenc-"
 
 RATES = ("dropout_rate", "attention_dropout_rate")
 FLAGS = (
-    "padded_positions", "embedding_norm", "head_norm", "causal", "position_table", "table_norm",
-    "mlm_bias", "tie_word_embeddings",
+    "padded_positions", "embedding_norm", "embedding_mapping", "head_norm", "causal",
+    "position_table", "table_norm", "mlm_bias", "tie_word_embeddings",
 )  # fmt: skip
 
 # Field -> the values it may have.
@@ -71,6 +71,7 @@ class Config:
         segment_vocab_size: int. Rows of the segment table; 0 for none.
         dropout_rate, attention_dropout_rate: float. Of features and of attention weights.
         embedding_size: int or None. Size of the embeddings, if not `hidden_size`.
+        embedding_mapping: bool. Whether they are mapped to the features if the sizes are equal.
         attention_head_size: int or None. Size of a value head; default `hidden_size /
             num_attention_heads`.
         attention_key_size: int or None. Size of a query and key head; default
@@ -142,6 +143,7 @@ class Config:
     norm_type: str = "layer_norm"
     embedding_norm: bool = True
     embedding_scale: float | None = None
+    embedding_mapping: bool = False
     attention_bias: bool | str = True
     feed_forward_bias: bool | str = True
     num_key_value_heads: int | None = None

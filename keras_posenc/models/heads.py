@@ -13,14 +13,9 @@ from keras_posenc.models.span_logits import SpanLogits
 
 # The last layers of heads whose output is (B, T, ...), as features are.
 OF_HEADS = (
-    "MLM-Activation",
-    "Discriminator-Proba",
-    "Token-Output",
-    "Span-Output",
-    "Head-Output",
-    "Tagger",
+    "MLM-Activation", "Discriminator-Proba", "Token-Output", "Span-Output", "Head-Output", "Tagger",
     "Span",
-)
+)  # fmt: skip
 
 FIRST_OF_HEADS = ("Head-Pooling", "Head-Dropout", "Sequence-Dense")
 
@@ -48,15 +43,14 @@ def add_head(head, x, outputs, parts, segments=()):
     x = parts.drop(x, "Head-Dropout", head.dropout)
     if head.closes:
         return parts.layer(SpanLogits, head.output, dtype="float32")(x, *segments)
-    output = parts.layer(
+    return parts.layer(
         keras.layers.Dense,
         head.output,
         units=outputs,
         use_bias=head.output_bias,
         dtype="float32",
         kernel_initializer=parts.initializer(f"{head.output}/kernel"),
-    )
-    return output(x)
+    )(x)
 
 
 class NewLayers:

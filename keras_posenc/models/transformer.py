@@ -98,13 +98,12 @@ class Transformer:
         """Computes the embeddings (B, T, D) of `token_ids`, `segment_ids` and `ids`."""
         config = self.config
         size = config.embedding_size or config.hidden_size
-        tokens = self.layer(
+        x = self.layer(
             config_layers.token_embedding,
             "Embedding-Token",
             config=config,
             initializer=self.initializer("Embedding-Token/embeddings"),
-        )
-        x = tokens(self.token_ids)
+        )(self.token_ids)
         if config.zeroed_token_id is not None:
             x = self.layer(
                 MaskTokenDropout,
@@ -122,7 +121,7 @@ class Transformer:
         if config.embedding_norm:
             x = self.normalize(x, "Embedding-Norm")
         x = self.drop(x, "Embedding-Dropout")
-        if size != config.hidden_size:
+        if size != config.hidden_size or config.embedding_mapping:
             x = self.dense("Embedding-Mapping", config.hidden_size)(x)
         return x
 
@@ -150,29 +149,24 @@ class Transformer:
     def _segments(self, size):
         if self.options.shared_segment_embeddings:
             return self.layers["Embedding-Token"](self.segment_ids)
-        table = self.layer(
+        return self.layer(
             IdEmbedding,
             "Embedding-Segment",
             input_dim=self.config.segment_vocab_size,
             output_dim=size,
             embeddings_initializer=self.initializer("Embedding-Segment/embeddings"),
-        )
-        return table(self.segment_ids)
+        )(self.segment_ids)
 
     def _position_ids(self):
         """The ids given as an input, or made of the tokens; None for 0, 1, 2, ..."""
         if self.position_ids is not None:
             return self.position_ids
+        make = functools.partial(PaddedPositionIds, pad_token_id=self.config.pad_token_id)
         if self.options.position_ids is not None:
-            ids = self.options.position_ids
-            make = functools.partial(_copied, ids)
-            layer = self.layer(make, "Embedding-Position-Ids")
-            return layer(self.token_ids)
-        if not self.config.padded_positions:
+            make = functools.partial(_copied, self.options.position_ids)
+        elif not self.config.padded_positions:
             return None
-        pad = self.config.pad_token_id
-        layer = self.layer(PaddedPositionIds, "Embedding-Position-Ids", pad_token_id=pad)
-        return layer(self.token_ids)
+        return self.layer(make, "Embedding-Position-Ids")(self.token_ids)
 
     def block(self, x, i, scores=None):
         """Applies block i.
@@ -186,9 +180,8 @@ class Transformer:
             (B, T, D), and the logits of this block or None.
         """
         config, options, cond = self.config, self.options, self.options.layer_norm_cond
-        number = i
-        if config.num_hidden_groups is not None:
-            number = i * config.num_hidden_groups // config.num_hidden_layers
+        groups = config.num_hidden_groups
+        number = i if groups is None else i * groups // config.num_hidden_layers
         block_name = f"Transformer-{number}"
         gau = config.block == "gau"
         kind = UNIT if gau else ATTENTION
@@ -254,14 +247,13 @@ class Transformer:
             if known == config:
                 return table
         name = f"Embedding-Position-Shared-{len(self.tables)}"
-        layer = self.layer(
+        table = self.layer(
             SharedTable,
             name,
             encoding=encoding,
             num_heads=self.config.num_attention_heads,
             key_dim=self.config.key_size,
-        )
-        table = layer(self.token_ids)
+        )(self.token_ids)
         if self.config.table_norm:
             table = self.drop(self.normalize(table, f"{name}-Norm"), f"{name}-Dropout")
         self.tables.append((config, table))
@@ -286,9 +278,8 @@ class Transformer:
             activation = _activation(options.with_pool, "tanh")
             pooled = self.dense("Pooler-Dense", self.config.hidden_size, activation)(x[:, 0])
             if options.with_nsp:
-                pooled = self.dense("NSP-Proba", 2, _activation(options.with_nsp, "softmax"))(
-                    pooled
-                )
+                activation = _activation(options.with_nsp, "softmax")
+                pooled = self.dense("NSP-Proba", 2, activation)(pooled)
             outputs.append(pooled)
         if options.with_discriminator:
             act = activations.get(self.config.hidden_act)

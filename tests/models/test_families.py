@@ -55,6 +55,11 @@ CASES = {
         {"embedding_size": 8, "num_hidden_layers": 4, "num_hidden_groups": 2, **SHORT},
         {},
     ),
+    "albert_mapped_to_the_same_size": (
+        "AlbertForMaskedLM",
+        {"embedding_size": 16, **SHORT},
+        {},
+    ),
     "deberta_v3": (
         "DebertaV2ForMaskedLM",
         {"relative_attention": True, "position_buckets": 4, "norm_rel_ebd": "layer_norm"}
@@ -416,3 +421,47 @@ def test_unshared_layers_begin_as_one_and_part(tmp_path):
     assert len(unshared.weights) > len(build_transformer_model(tmp_path).weights)
     with pytest.raises(ValueError, match="Several weights of this albert_unshared have one place"):
         save_checkpoint(unshared, tmp_path / "again")
+
+
+# ---------------------------------------------------------------- what a config leaves to a default
+
+
+def of_keys(folder, class_name, config, changes):
+    """A model of transformers, and ours, of a file with other keys; None leaves one out."""
+    publish(folder, class_name, **config)
+    file = folder / "config.json"
+    values = {**json.loads(file.read_text()), **changes}
+    file.write_text(json.dumps({key: v for key, v in values.items() if v is not None}))
+    import transformers
+
+    reference = getattr(transformers, class_name).from_pretrained(folder)
+    ids, real = token_ids(LENGTH)
+    found = ops.convert_to_numpy(build_transformer_model(folder)([ids]))[real]
+    expected = answer(reference, ids, real)[real]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE * abs(expected).max())
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("norm", ["none", "layer_norm"])
+def test_tables_of_deberta_without_terms_are_not_read(norm, tmp_path):
+    config = {**SIZES, **SHORT, "relative_attention": True, "norm_rel_ebd": norm}
+    of_keys(tmp_path, "DebertaV2Model", config, {"pos_att_type": None})
+
+
+@pytest.mark.once
+def test_the_activation_of_an_mt5_is_gated_where_its_file_names_none(tmp_path):
+    config = {"vocab_size": 40, **CASES["t5_gated"][1]}
+    config = {key: value for key, value in config.items() if value is not None}
+    of_keys(tmp_path / "mt5", "MT5EncoderModel", config, {"feed_forward_proj": None})
+    config = {**config, "feed_forward_proj": "relu"}
+    of_keys(tmp_path / "t5", "T5EncoderModel", config, {"feed_forward_proj": None})
+
+
+@pytest.mark.once
+def test_a_deberta_with_embeddings_of_another_size_is_refused_by_its_key():
+    config = {**SIZES, "model_type": "deberta-v2", "hidden_size": 16}
+    build_transformer_model({**config, "embedding_size": 16})
+    with pytest.raises(
+        ValueError, match="`embedding_size` must be .* 16, as in all .* embedding_size=8"
+    ):
+        build_transformer_model({**config, "embedding_size": 8})

@@ -20,6 +20,11 @@ PROJECTIONS = "self.query_proj self.key_proj self.value_proj output.dense"
 def configure(config):
     """The table's rows go through the projections of keys and queries, as content does."""
     source = config.source
+    if config.embedding_size not in (None, config.hidden_size):
+        raise ValueError(
+            f"DeBERTa's `embedding_size` must be its `hidden_size`, {config.hidden_size}, as in "
+            f"all published v2 and v3. Received: embedding_size={config.embedding_size}"
+        )
     terms = source.get("pos_att_type") or []
     terms = terms.lower().split("|") if isinstance(terms, str) else terms
     # Without tables, too, the logits are divided as if they were sums of all terms.
@@ -83,6 +88,8 @@ LEGACY, NEW = (
         prefixes=("deberta.", ""),
         copies=decoder_copies("cls.predictions"),
         unused={
+            "*encoder.rel_embeddings.weight": "not read without terms",
+            "*encoder.LayerNorm.*": "not read without terms",
             "mask_predictions.*": "a task's head",
             "pooler.dense.*": "a task's head",
             "deberta.embeddings.position_embeddings.weight": "not asked for",

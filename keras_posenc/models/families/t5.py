@@ -11,6 +11,8 @@ from keras_posenc.models.families.weight_rows import attention, feed_forward, ta
 def configure(config):
     """The logits are not divided by sqrt(D), and the bias depends on distances."""
     source, act = config.source, config.hidden_act
+    if config.model_type == "mt5" and not {"feed_forward_proj", "hidden_act"} & source.keys():
+        act = "gated-gelu"
     gated = act.startswith("gated-")
     act = act.removeprefix("gated-")
     act = "gelu_new" if gated and act == "gelu" else act
