@@ -66,7 +66,7 @@ class ConditionalRandomFieldLoss(keras.losses.Loss):
             if len(shape) == 2:
                 tags = checked_tags(y_true, ops.convert_to_tensor(y_pred))
                 y_true = ops.where(sample_weight > 0, tags, -1)
-                sample_weight = ops.max(sample_weight, axis=1)
+                sample_weight = (ops.sum if 0 in shape else ops.max)(sample_weight, axis=1)
         return super().__call__(y_true, y_pred, sample_weight)
 
     def call(self, y_true, y_pred):
@@ -157,7 +157,8 @@ class ViterbiAccuracy(keras.metrics.Mean):
         if sample_weight is not None:
             weight = ops.cast(sample_weight, "float32")
             counts = counts * (weight if len(weight.shape) > 1 else weight[:, None])
-        super().update_state(ops.equal(best_tags(y_pred), tags), sample_weight=counts)
+        right = ops.ravel(ops.equal(best_tags(y_pred), tags))  # else Keras takes means of texts
+        super().update_state(right, sample_weight=ops.ravel(counts))
 
     def get_config(self):
         return {"name": self.name, "dtype": self.dtype}

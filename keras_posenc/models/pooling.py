@@ -41,6 +41,8 @@ class MaskedPooling(Configured, keras.layers.Layer):
         self.built = True
 
     def call(self, inputs, mask=None):
+        if 0 in inputs.shape[:2]:  # no text, or texts of no token: zeros, as a mean of padding is
+            return ops.sum(inputs, axis=1)
         if self.pooling == "cls":
             return inputs[:, 0]
         if self.pooling == "last":
@@ -54,9 +56,10 @@ class MaskedPooling(Configured, keras.layers.Layer):
             chosen = ops.expand_dims(ops.equal(steps, ops.expand_dims(last, 1)), 2)
             return ops.sum(ops.where(chosen, inputs, 0), axis=1)
         if self.pooling == "max":
-            if mask is not None:
-                inputs = ops.where(ops.expand_dims(mask, -1), inputs, -3e4)
-            return ops.max(inputs, axis=1)
+            if mask is None:
+                return ops.max(inputs, axis=1)
+            most = ops.max(ops.where(ops.expand_dims(mask, -1), inputs, -3e4), axis=1)
+            return ops.where(ops.any(mask, axis=1, keepdims=True), most, 0)
         if mask is None and self.pooling == "mean":
             return ops.mean(inputs, axis=1)
         # Sums over long texts are in float32: bfloat16 cannot count beyond 256.

@@ -56,6 +56,8 @@ def log_loss(potentials, tags):
     `potentials`: (B, T, N, N). `tags`: (B, T) integers; a negative one agrees with every tag.
     Returns float32 (B,).
     """
+    if 0 in potentials.shape[:2]:
+        return ops.sum(ops.cast(potentials, "float32"), axis=(1, 2, 3))
     steps, chain_mask = _steps(potentials)
     known = (chain_mask & (tags >= 0))[..., None]
     other = known & (tags[..., None] != ops.arange(steps.shape[-1], dtype=tags.dtype))
@@ -79,6 +81,8 @@ def log_loss(potentials, tags):
 
 def best_tags(potentials):
     """The tags of the best path (Viterbi), (B, T) int32; -1 outside of the chain."""
+    if 0 in potentials.shape[:2]:
+        return ops.zeros(potentials.shape[:2], "int32")
     steps, chain_mask = _steps(potentials)
 
     def forth(best, step):
@@ -95,6 +99,8 @@ def best_tags(potentials):
 
 def tag_probabilities(potentials):
     """p(tag j at token t) over all paths, float32 (B, T, N); 0 outside of the chain."""
+    if 0 in potentials.shape[:2]:
+        return potentials[:, :, 0]
     steps, chain_mask = _steps(potentials)
 
     def normal(sums):

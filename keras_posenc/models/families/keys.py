@@ -94,23 +94,14 @@ REFUSALS = {
 
 # Read when a model has labels, or a family is chosen.
 READ_BY_ALL = {
-    "model_type",
-    "architectures",
-    "id2label",
-    "num_labels",
-    "encodings",
-    "mask_token_id",
-}
+    "model_type", "architectures", "id2label", "num_labels", "encodings", "mask_token_id",
+}  # fmt: skip
 
 # Which tokens they are; where the ids of tokens change, these do.
 SPECIAL_TOKENS = {
-    "bos_token_id",
-    "cls_token_id",
-    "decoder_start_token_id",
-    "eos_token_id",
-    "mask_token_id",
+    "bos_token_id", "cls_token_id", "decoder_start_token_id", "eos_token_id", "mask_token_id",
     "sep_token_id",
-}
+}  # fmt: skip
 
 IRRELEVANT = {
     # Who wrote the file, and for what.

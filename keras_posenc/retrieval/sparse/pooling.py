@@ -50,7 +50,7 @@ class SparsePooling(Configured, keras.layers.Layer):
         positive = ops.relu(ops.cast(inputs, "float32"))
         if mask is not None:
             positive = ops.where(mask[..., None], positive, 0.0)
-        if self.pooling == "max":
+        if self.pooling == "max" and 0 not in positive.shape[:2]:
             return self._logarithm(ops.max(positive, axis=1))
         return ops.sum(self._logarithm(positive), axis=1)
 
