@@ -55,11 +55,8 @@ SAVED = "saved of a block"
 
 # What a program reads and returns, in the order of Keras.
 STATE = (
-    "trainable_variables",
-    "non_trainable_variables",
-    "optimizer_variables",
-    "metrics_variables",
-)
+    "trainable_variables", "non_trainable_variables", "optimizer_variables", "metrics_variables",
+)  # fmt: skip
 
 
 class SafeTrainer(jax_devices.LocalPredictions, shared.SafeTrainer):

@@ -122,13 +122,9 @@ TASK_LAYERS = ("Sequence-Dense", "Sequence-Output", "Token-Output", "Span-Output
 
 # Variables of ours that no checkpoint of any family has: they keep their first values.
 FRESH = (
-    "Embedding-Position/fresh",
-    "Embedding-Position-Shared-*",
-    "*/beta_dense/*",
-    "*/gamma_dense/*",
-    "*/hidden_dense/*",
-    "*/encoding_*",
-)
+    "Embedding-Position/fresh", "Embedding-Position-Shared-*", "*/beta_dense/*", "*/gamma_dense/*",
+    "*/hidden_dense/*", "*/encoding_*",
+)  # fmt: skip
 
 # Names no model of ours needs, and why: glob patterns over a checkpoint's names.
 NOT_WEIGHTS = {

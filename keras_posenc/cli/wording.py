@@ -21,6 +21,19 @@ NAMED = re.compile(
     r"|(?P<given>[a-z]\w*)=(?P<value>\S)?|(?P<bare>[a-z]+_\w+)(?![/.]\w))"
 )
 
+# Calls of Python in errors -> what a user of the command line does.
+CALLS = (
+    (r"call \w+\((?:open_\w+|Reranker)\(\w+, ([^()]*)\), \.\.\.((?:, [^()]*)?)\)", r"give \1\2"),
+    (r"print\(inspect_checkpoint\(.*?\)\)", "keras-posenc inspect CHECKPOINT --all"),
+    (r", build the model without it, or let build_transformer_model\(.*?\) .*? values", ""),
+    (r"Give tie_word_embeddings=False", "Set tie_word_embeddings to false in config.json"),
+    (r"give a dict without it, \{.*?\.items\(\)\}", "rename them in the file"),
+    (r"name max_position together with .*?\(hierarchical_position=True\)", "give `extension`"),
+    (r"build it with embedder\(directory, pooling='mean'\)", "give --reading chunks:256"),
+    (r"as read_texts\(label=\)", "as --label-column NAME"),
+    (r'text=\("(\w+)", "(\w+)"\)', r"text=\1,\2"),
+)
+
 
 def in_options(text, flags):
     """Words about arguments of Python as a user of the command line reads them.
@@ -40,6 +53,8 @@ def in_options(text, flags):
         flag = of_command.get(name, others.get(found["quoted"]))
         return found[0] if flag is None else f"{flag} {found['value'] or ''}".rstrip()
 
+    for python, ours in CALLS:
+        text = re.sub(python, ours, text)
     return NAMED.sub(option, WITH_OPTION.sub(r"\1", text))
 
 

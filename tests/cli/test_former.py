@@ -37,8 +37,7 @@ FORMER = [
     ),
     (
         "search MODEL NPY w1 --alpha 0.3",
-        "search: call search(open_embedder(directory, --extension 'hierarchical:0.3'), ...) in "
-        "place of",
+        "search: give --extension 'hierarchical:0.3' in place of",
     ),
     (
         "rerank PAIRS w1 TXT --chunks 8",

@@ -16,13 +16,8 @@ from keras_posenc.positions.absolute import AbsolutePositionEmbedding
 
 # Arguments that each pass sets again: the masks, and the positions of queries and keys.
 SET_BY_PASS = (
-    "use_causal_mask",
-    "query_order",
-    "key_order",
-    "query_positions",
-    "positions",
-    "key_positions",
-)
+    "use_causal_mask", "query_order", "key_order", "query_positions", "positions", "key_positions",
+)  # fmt: skip
 ID_LAYERS = (PaddedPositionIds, RandomPositionIds)
 # Layers that look at other tokens, or at all of them, without a cache.
 MIXING = (
