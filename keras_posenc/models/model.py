@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import warnings
 
 import keras
@@ -19,6 +20,7 @@ NO_HDF5 = (
     "A TransformerModel cannot be loaded from a whole-model HDF5 file, so it is not written: save "
     "the model as .keras, or its weights alone by save_weights to a .weights.h5 file. {}"
 )
+_OF_BACKEND = re.compile(r"keras\.src\.backend\.\w+\.optimizers\.\w+")  # Keras names its own class
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -142,20 +144,20 @@ class TransformerModel(CheckedInputs, keras.Model):
         return stages(self) if mode in CALIBRATED else None
 
     def get_config(self):
-        if has("scopes") and scope(
-            "use_legacy_config"
-        ):  # by keras.saving.save_model, or in a model
+        if has("scopes") and scope("use_legacy_config"):  # by save_model, or in a model
             raise ValueError(NO_HDF5.format(f"Received: {self!r} in an HDF5 file"))
-        about = self._about
-        if self._transformer is not None:
-            about = _about(self._transformer)
+        about = self._about if self._transformer is None else _about(self._transformer)
         return {**super().get_config(), **({} if about is None else {"about": about})}
+
+    def compile_from_config(self, config):
+        """Compiles the model as it was, also with an optimizer that another backend saved."""
+        optimizer = _OF_BACKEND.sub("keras.optimizers", json.dumps(config.get("optimizer")))
+        super().compile_from_config({**config, "optimizer": json.loads(optimizer)})
 
 
 def _calibrated(model):
     """A filter for the layers inside the blocks of a model, and its tables of ids."""
-    blocks = stages(model)["sequential_blocks"]
-    inside = {id(layer) for block in blocks for layer in layers_in(block)}
+    inside = {id(x) for block in stages(model)["sequential_blocks"] for x in layers_in(block)}
     return lambda layer: id(layer) in inside or isinstance(layer, keras.layers.Embedding)
 
 
@@ -177,12 +179,11 @@ def _about(transformer):
         specs = [[spec_of(encoding) for encoding in layer] for layer in named]
     except ValueError:
         return None
-    account = transformer.account
     about = {
         "family": transformer.family,
         "config": config.to_huggingface(specs),
         "layers": {name: layer.name for name, layer in transformer.layers.items()},
-        "account": None if account is None else dataclasses.asdict(account),
+        "account": transformer.account and dataclasses.asdict(transformer.account),
         "packed": options.packed,
     }
     return json.dumps(about)

@@ -140,8 +140,7 @@ class _Directory:
 
 def environment():
     """What decides the numbers of a run beside its settings."""
-    backend, policy = keras.backend.backend(), keras.config.dtype_policy().name
-    return {"backend": backend, "dtype_policy": policy}
+    return {"backend": keras.backend.backend(), "dtype_policy": keras.config.dtype_policy().name}
 
 
 def whence(**sources):

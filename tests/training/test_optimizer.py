@@ -1,6 +1,10 @@
+import json
+import zipfile
+
 import keras
 import numpy as np
 import pytest
+from conftest import TINY_CONFIG
 
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads import classifier
@@ -252,3 +256,32 @@ def test_rates_that_mean_nothing_are_refused():
         rates_by_depth(small_model(), 0)
     with pytest.raises(ValueError, match="no variable of a block"):
         rates_by_depth(small_model(), 0.9)
+
+
+def test_training_goes_on_with_an_optimizer_that_pytorch_saved(tmp_path):
+    """There Keras names a class of PyTorch's, whose steps another backend cannot take."""
+    sizes = {**TINY_CONFIG, "num_hidden_layers": 1, "hidden_act": "relu"}
+    model = classifier(build_transformer_model(sizes), 2, dropout_rate=0.0)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(1e-2), loss, run_eagerly=True)
+    ids = np.array([[2, 7, 8, 3], [2, 9, 5, 3]])
+    batch = {"token_ids": ids, "segment_ids": np.zeros_like(ids)}, np.array([0, 1])
+    model.train_on_batch(*batch)
+    model.save(tmp_path / "here.keras")
+    with (
+        zipfile.ZipFile(tmp_path / "here.keras") as here,
+        zipfile.ZipFile(tmp_path / "there.keras", "w") as there,
+    ):
+        for name in here.namelist():
+            content = here.read(name)
+            if name == "config.json":
+                config = json.loads(content)
+                saved = config["compile_config"]["optimizer"]
+                saved["module"] = "keras.src.backend.torch.optimizers.torch_adam"
+                content = json.dumps(config)
+            there.writestr(name, content)
+    opened = keras.saving.load_model(tmp_path / "there.keras")
+    for each in (model, opened):
+        each.train_on_batch(*batch)
+    for one, other in zip(model.get_weights(), opened.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
