@@ -65,6 +65,7 @@ ON_LICENCES = "late chunking, trained by `contextualize` on these licences"
 LABELLED = "late chunking, trained with labels on other licences"
 FASTER = 'late chunking, trained with `opening=0.2, names=1, steps=240, optimizer="adamw:1e-4"`'
 SUPERVISED = "late chunking, trained with `supervised_attention=1`"
+SUPERVISED_60 = "late chunking, trained with `steps=60, supervised_attention=1`"
 # Ways of training -> the arguments of `contextualize`.
 TRAININGS = {
     CONTEXTUAL: {},
@@ -79,6 +80,7 @@ TRAININGS = {
     "late chunking, trained with `steps=60`": {"steps": 60},
     FASTER: {"opening": 0.2, "names": 1.0, "steps": 240, "optimizer": "adamw:1e-4"},
     SUPERVISED: {"supervised_attention": 1.0},
+    SUPERVISED_60: {"steps": 60, "supervised_attention": 1.0},
 }
 # Row of a table -> the two ways that it compares.
 COMPARED = {
