@@ -65,6 +65,7 @@ ON_LICENCES = "late chunking, trained by `contextualize` on these licences"
 LABELLED = "late chunking, trained with labels on other licences"
 FASTER = 'late chunking, trained with `opening=0.2, names=1, steps=240, optimizer="adamw:1e-4"`'
 SUPERVISED = "late chunking, trained with `supervised_attention=1`"
+STEPS_60 = "late chunking, trained with `steps=60`"
 SUPERVISED_60 = "late chunking, trained with `steps=60, supervised_attention=1`"
 # Ways of training -> the arguments of `contextualize`.
 TRAININGS = {
@@ -77,7 +78,7 @@ TRAININGS = {
     },
     "late chunking, trained with `steps=360`": {"steps": 360},
     ON_LICENCES: {},
-    "late chunking, trained with `steps=60`": {"steps": 60},
+    STEPS_60: {"steps": 60},
     FASTER: {"opening": 0.2, "names": 1.0, "steps": 240, "optimizer": "adamw:1e-4"},
     SUPERVISED: {"supervised_attention": 1.0},
     SUPERVISED_60: {"steps": 60, "supervised_attention": 1.0},
@@ -88,6 +89,7 @@ COMPARED = {
     "gain by positions over windows, both with log-n": (LONG_LOG_N, WINDOWS_LOG_N),
     "gain by twice the steps and rate over the defaults": (FASTER, CONTEXTUAL),
     "gain by supervised attention over the defaults": (SUPERVISED, CONTEXTUAL),
+    "gain by supervised attention over the same 60 steps": (SUPERVISED_60, STEPS_60),
 }
 # Ways that read windows -> the arguments of the encoder.
 WINDOWED = {WINDOWS: {}, WINDOWS_LOG_N: {"encodings": [LOG_N]}}
@@ -310,6 +312,7 @@ def by_distance(rows, place, ways=WAYS):
                 found.setdefault(way, {})[distance] = {
                     "tokens": round(float(away), -1),
                     "top1": 100 * top1.mean(axis=1),
+                    "seeds": [row["seed"] for row in chosen],
                 }
     return found
 
@@ -351,10 +354,15 @@ def people_lines(rows, place):
 
 
 def difference(one, other, distance):
-    """What one way finds more than another, paired by document; "" if not of the same ones."""
-    scores = [way[distance]["top1"] for way in (one, other) if distance in way]
-    same = len(scores) == 2 and len(scores[0]) == len(scores[1])
-    return interval(scores[0] - scores[1]) if same else ""
+    """What one way finds more than another, paired by document, in the seeds that both have; "" if
+    there is none."""
+    columns = [way.get(distance, {"seeds": []}) for way in (one, other)]
+    seeds = [seed for seed in columns[0]["seeds"] if seed in columns[1]["seeds"]]
+    if not seeds:
+        return ""
+    scores = [dict(zip(each["seeds"], np.split(each["top1"], len(each["seeds"])), strict=True))
+              for each in columns]  # fmt: skip
+    return interval(np.concatenate([scores[0][seed] - scores[1][seed] for seed in seeds]))
 
 
 def interval(values, digits=0):

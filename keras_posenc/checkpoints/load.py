@@ -172,7 +172,8 @@ class Loader:
     def match(self, layers):
         """Returns the account of a load, and its steps: (our name, variable, step)."""
         checkpoint, table = self.checkpoint, self.table
-        has_mlm, untied = "MLM-Activation" in layers or "MLM-Bias" in layers, "MLM-Output" in layers
+        has_mlm = "MLM-Activation" in layers or "MLM-Bias" in layers
+        untied = "MLM-Output" in layers
         account, steps, seen = Account(str(checkpoint), table.family), [], set()
         for name, variable in variables_of(layers).items():
             places = self._places_of(name)

@@ -168,7 +168,7 @@ class Table:
         unused: dict. Maps a glob pattern of names to the reason why nothing is read from them.
         classes: dict. Maps Hugging Face's model type to the prefix of its class names.
         endings: dict. Maps the ending of BERT's class names to that of this family's.
-        tied: bool. Whether the head of tokens repeats the token table; else it is read from there.
+        tied: bool. Whether a head of tokens repeats the token table; else its copies are it.
 
     Example:
 
@@ -207,10 +207,12 @@ class Table:
             for place in self._places(pattern, part, *row)
         ]
         copies = [Place(name) for name in self.copies.get(variable, [])] if places else []
-        if not self.tied and variable == HEAD:
+        if self.tied:
+            places += copies
+        elif variable == MLM_BIAS:  # a decoder's goes before the shared one, as in transformers 5
+            places = copies + places
+        elif variable == HEAD:
             places = places or [Place(name, True) for name in self.copies.get(TOKENS, [])]
-        elif self.tied or variable == MLM_BIAS:
-            places = places + copies if self.tied else copies + places
         return [p._replace(name=p.name.replace("{i}", number[1])) if number else p for p in places]
 
     def has(self, variable):

@@ -82,7 +82,7 @@ def log_loss(potentials, tags):
 def best_tags(potentials):
     """The tags of the best path (Viterbi), (B, T) int32; -1 outside of the chain."""
     if 0 in potentials.shape[:2]:
-        return ops.zeros(potentials.shape[:2], "int32")
+        return ops.cast(potentials[:, :, 0, 0], "int32")
     steps, chain_mask = _steps(potentials)
 
     def forth(best, step):
@@ -100,7 +100,7 @@ def best_tags(potentials):
 def tag_probabilities(potentials):
     """p(tag j at token t) over all paths, float32 (B, T, N); 0 outside of the chain."""
     if 0 in potentials.shape[:2]:
-        return potentials[:, :, 0]
+        return ops.cast(potentials[:, :, 0], "float32")
     steps, chain_mask = _steps(potentials)
 
     def normal(sums):

@@ -139,15 +139,8 @@ class ContextualTraining:
         self.teacher = Reader(self.pair.teacher, tokenizer, window)
         near, supervised = NEAR if pooling == "mean" else 0.0, recipe.supervised_attention
         self.model = ContextualModel(self.pair.student, near, supervised)
-        self.batches = CopyBatches(
-            tokenizer,
-            recipe.train_length,
-            recipe.max_length,
-            skips,
-            window,
-            pooling,
-            linked=bool(supervised),
-        )
+        lengths = recipe.train_length, recipe.max_length
+        self.batches = CopyBatches(tokenizer, *lengths, skips, window, pooling, bool(supervised))
         recipe.compile(self.model, max(1, recipe.steps), None)
 
     def run(self, state, verbose):
