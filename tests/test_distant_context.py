@@ -130,6 +130,19 @@ def test_ways_are_compared_on_the_same_documents(distant_context):
     )
 
 
+def test_a_gain_is_of_the_seeds_that_both_ways_have(distant_context):
+    def row(way, seed, right):
+        about = {"library": "opening 300", "seed": seed, "distance": [320] * len(right)}
+        return {**about, "way": way, "top1": right}
+
+    windows, trained = distant_context.WINDOWS, distant_context.CONTEXTUAL
+    rows = [row(trained, 2, [0] * 8), row(trained, 1, [1] * 4), row(trained, 0, [1] * 8)]
+    rows += [row(windows, 0, [1] * 4 + [0] * 4), row(windows, 1, [0] * 4), row(windows, 3, [1] * 4)]
+    found = distant_context.table(rows)
+    # Gains of 0 and 100, and of 100.
+    assert "| gain by `contextualize` over windows | +67 ± 65 |" in found
+
+
 @pytest.mark.parametrize("name", ["a company, the company", "two of one sex, by the second"])
 def test_other_subjects_are_named_once_far_before(distant_context, distant_subjects, name):
     tokenizer = distant_context.Tokenizer(distant_context.MINILM)

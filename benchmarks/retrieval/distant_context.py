@@ -299,20 +299,22 @@ def _ndcg(gain, count, most=10):
 
 
 def by_distance(rows, place, ways=WAYS):
-    """Way -> distance of the library -> dict with the mean distance, and the top-1 of each document
-    of all seeds in %."""
+    """Way -> distance of the library -> dict with the mean distance, and the top-1 in % and seed of
+    each document."""
     found, queries = {}, 1 if place == ONE else len(distant_texts.RELATIONS)
     for way in ways:
         for distance in DISTANCES[place]:
             name = f"{place} {distance}"
             chosen = [row for row in rows if row["library"] == name and row["way"] == way]
+            chosen.sort(key=lambda row: row["seed"])
             if chosen:
                 top1 = np.concatenate([row["top1"] for row in chosen]).reshape(-1, queries)
+                seeds = np.concatenate([[row["seed"]] * len(row["top1"]) for row in chosen])
                 away = np.mean(np.concatenate([row["distance"] for row in chosen]))
                 found.setdefault(way, {})[distance] = {
                     "tokens": round(float(away), -1),
                     "top1": 100 * top1.mean(axis=1),
-                    "seeds": [row["seed"] for row in chosen],
+                    "seeds": seeds[::queries],
                 }
     return found
 
@@ -356,13 +358,10 @@ def people_lines(rows, place):
 def difference(one, other, distance):
     """What one way finds more than another, paired by document, in the seeds that both have; "" if
     there is none."""
-    columns = [way.get(distance, {"seeds": []}) for way in (one, other)]
-    seeds = [seed for seed in columns[0]["seeds"] if seed in columns[1]["seeds"]]
-    if not seeds:
-        return ""
-    scores = [dict(zip(each["seeds"], np.split(each["top1"], len(each["seeds"])), strict=True))
-              for each in columns]  # fmt: skip
-    return interval(np.concatenate([scores[0][seed] - scores[1][seed] for seed in seeds]))
+    pair = [way[distance] for way in (one, other) if distance in way]
+    seeds = np.intersect1d(*(each["seeds"] for each in pair)) if len(pair) == 2 else []
+    scores = [each["top1"][np.isin(each["seeds"], seeds)] for each in pair]
+    return interval(scores[0] - scores[1]) if len(seeds) else ""
 
 
 def interval(values, digits=0):
