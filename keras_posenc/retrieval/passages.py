@@ -215,7 +215,7 @@ def rows_of(texts, column, by_row):
             ids = range(count + 1, count + len(part_texts) + 1)
         for each, text, row in zip(ids, part_texts, rows, strict=True):
             count += 1
-            yield id_text(count if by_row else each), each, text, row
+            yield id_text(count if by_row else each), each, text, dict.fromkeys(part.columns) | row
 
 
 def _is_path(texts):

@@ -99,9 +99,9 @@ def _documents(documents, column, query):
                 f"texts= (--texts). Received: a dict without {', '.join(missing[0])}"
             )
     found = [
-        {**{key: row[key] for key in KEPT if key in row}, "corpus_id": number, "text": row["text"]}
-        for number, row in enumerate(rows)
-        if row.get("query", query) == query
+        {**{k: row[k] for k in KEPT if row.get(k) is not None}, "corpus_id": n, "text": row["text"]}
+        for n, row in enumerate(rows)
+        if row.get("query") in (None, query)
     ]
     if rows and not found:
         raise ValueError(

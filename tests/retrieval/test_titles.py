@@ -116,6 +116,18 @@ def test_titles_are_shown_and_their_words_found(pretrained, source, tmp_path):
     assert search_table(found).splitlines()[0].split()[-2:] == ["title", "text"]
 
 
+def test_a_row_without_a_title_has_none_of_another_column(pretrained, tmp_path):
+    """The column is that of the file, also where a line of a .jsonl is without it."""
+    pytest.importorskip("bm25s")
+    rows = [{"title": "w20", "text": "w1"}, {"name": "w21", "text": "w2"}]
+    (tmp_path / "texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    vectors = tmp_path / "v.npz"
+    embed(pretrained, tmp_path / "texts.jsonl", vectors, reading="passages:5,titles", verbose=0)
+    assert not search(pretrained, vectors, "w21", scoring="words", verbose=0)
+    found = search(pretrained, vectors, "w2", verbose=0)
+    assert {row["id"]: row.get("title") for row in found} == {1: "w20", 2: None}
+
+
 def test_a_folder_is_embedded_and_searched(pretrained, tmp_path, caplog):
     folder = tmp_path / "docs"
     (folder / "sub").mkdir(parents=True)
