@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from keras_posenc.arguments import checks
+from keras_posenc.backend.keras_names import LOGGER
 from keras_posenc.checkpoints.checkpoint import numpy_dtype
 from keras_posenc.checkpoints.keras_hub.writing import write_preset, write_tokenizer
 from keras_posenc.checkpoints.load import variables_of
@@ -34,7 +35,6 @@ HEADS = (
     ({"NSP-Proba"}, "ForNextSentencePrediction"),
     (set(), "Model"),
 )
-
 
 # The last layer of a head on an encoder, as `models.heads` calls it -> its task.
 TASK_OF = {
@@ -116,16 +116,20 @@ def save_checkpoint(
     config = _with_label_names(transformer.config, label_names, arrays)
     if positions is not None:
         config = dataclasses.replace(config, max_position=positions)
+    if format == "keras_hub":
+        return _save_preset(directory, arrays, transformer, config, dtype, tokenizer)
     table, kind = transformer.table, config.model_type
     config = config.to_huggingface(_encodings(transformer))
     layers = {*transformer.layers, *(name.rpartition("/")[0] for name in head)}
     config["architectures"] = [_architecture(table, kind, layers)]
     if record is not None:
         config["task_head"] = record
+        LOGGER.warning(
+            "transformers has no class with this head and reads the encoder alone. "
+            f"build_transformer_model({str(directory)!r}, head={record['task']!r}) reads both."
+        )
     elif OTHER_OUTPUT not in layers:
         config.pop("task_head", None)
-    if format == "keras_hub":
-        return _save_preset(directory, arrays, transformer, positions, dtype, tokenizer)
     if tokenizer is not None:
         raise ValueError("`tokenizer` is written with format='keras_hub' only: leave it out.")
     named = _named(arrays, table, format, dtype)
@@ -134,13 +138,10 @@ def save_checkpoint(
     return _replace_files(directory, lambda folder: WRITERS[format](folder, named, config))
 
 
-def _save_preset(directory, arrays, transformer, positions, dtype, tokenizer):
+def _save_preset(directory, arrays, transformer, config, dtype, tokenizer):
     """Writes a preset of KerasHub; returns the paths."""
     if dtype not in (None, "float32"):
         raise ValueError(f"A preset of KerasHub is written in float32. Received: dtype={dtype!r}")
-    config = transformer.config
-    if positions is not None:
-        config = dataclasses.replace(config, max_position=positions)
     if POSITIONS in arrays:  # without the rows below position 0
         arrays[POSITIONS] = arrays[POSITIONS][config.position_offset :]
     if _encodings(transformer) is not None:

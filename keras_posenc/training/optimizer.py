@@ -220,8 +220,8 @@ def rates_by_depth(model, decay):
     blocks = sorted(kinds, key=kinds.get)
     if not blocks:
         raise ValueError(
-            "The model has no variable of a block, whose path would hold 'Transformer-0-': give "
-            "`rates` by hand, patterns of paths and their factors."
+            "The model trains no variable of a block, whose path would hold 'Transformer-0-': "
+            "leave `layer_decay` out, freeze fewer layers, or give `rates`, factors by patterns."
         )
     names = ["Embedding-", *blocks]
     return {name: decay ** (len(names) - depth) for depth, name in enumerate(names)}

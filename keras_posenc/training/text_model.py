@@ -280,9 +280,9 @@ class TextModel:
 
         `transformers.pipeline` runs it: "token-classification" of `task="tag"`,
         "question-answering" of "qa", "text-classification" of classes and numbers, trained with
-        `pooling="head"`. Of a head with another pooling transformers reads the encoder alone, and
-        `build_transformer_model(directory, head="sequence_classification")` all of it. Of "embed"
-        it is a directory of sentence-transformers, with pooling, normalisation and prompts.
+        `pooling="head"`. Of another head, such as a tagger's of ModernBERT, transformers reads the
+        encoder alone, and `build_transformer_model(directory, head=...)` all of it. Of "embed" it
+        is a directory of sentence-transformers, with pooling, normalisation and prompts.
 
         Args:
             directory: where to write.
@@ -304,9 +304,8 @@ class TextModel:
         self.tokenizer.save(directory)
         if self.task == "embed":
             (pooling,) = (x for x in self.model.layers if isinstance(x, MaskedPooling))
-            width = self.model.transformer.config.hidden_size
             prompts = self.prompts or dict.fromkeys(SIDES, self.prompt)
-            files = embedder_files(pooling.pooling, width, self.max_length, prompts)
+            files = embedder_files(pooling.pooling, config.hidden_size, self.max_length, prompts)
             write_files(pathlib.Path(directory), files)
         return written
 

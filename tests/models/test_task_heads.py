@@ -242,10 +242,14 @@ def test_a_head_that_transformers_lacks_is_saved_with_its_pooling(tmp_path, name
 
 
 @pytest.mark.once
-def test_a_tagger_of_a_family_without_one_is_saved(tmp_path):
-    encoder = build_transformer_model({**LLAMA, "model_type": "qwen3", "hidden_act": "silu"})
+@pytest.mark.parametrize("name, sizes", [("qwen3", LLAMA), ("modernbert", MODERN)])
+def test_a_tagger_is_saved_with_a_warning_if_no_class_of_transformers_reads_it(
+    name, sizes, tmp_path, caplog
+):
+    encoder = build_transformer_model({"hidden_act": "silu", **sizes, "model_type": name})
     model = token_classifier(encoder, 3)
     save_checkpoint(model, tmp_path, label_names=["O", "B-x", "I-x"])
+    assert ("no class with this head" in caplog.text) == (name == "modernbert")
     again = build_transformer_model(tmp_path, head="token_classification")
     ids, _ = token_ids(9)
     np.testing.assert_allclose(numbers(again, ids), numbers(model, ids), atol=1e-6)
