@@ -47,25 +47,23 @@ def read_titles(path, name):
     `path`: a file that `read_texts` reads. `name`: str, that of their column; "auto" for one with a
     usual name. Returns a list of str, of lists of [start, title], or of None.
     """
-    return [
-        row.get(column)
-        for part in parts_of_file(path)
-        for column in [title_column(path, part.columns, name)]
-        for _, row in part.rows
-    ]
-
-
-def title_column(path, columns, name):
-    """The name of the column of titles; see `read_titles`."""
-    if name != "auto":
-        return present(path, name, columns, "titles= of `reading` (--reading)")
-    found = usual(columns, TITLE_NAMES)
-    if found is None:
-        raise ValueError(
-            f"{path} must have a column of titles, such as title, or be a folder of documents: "
-            f"name it, as in late:256,titles=NAME. Received: {shorten(columns)}"
-        )
-    return found
+    titles, column = [], None
+    for part in parts_of_file(path):
+        before, column = column, usual(part.columns, TITLE_NAMES)
+        if name != "auto":
+            column = present(path, name, part.columns, "titles= of `reading` (--reading)")
+        elif column is None:
+            raise ValueError(
+                f"{path} must have a column of titles, such as title, or be a folder of documents: "
+                f"name it, as in late:256,titles=NAME. Received: {shorten(part.columns)}"
+            )
+        elif before not in (None, column):
+            raise ValueError(
+                f"{path}, line {part.rows[0][0]}: titles are in {quote(before)} before this line "
+                f"and in {quote(column)} from here on; name one, as in late:256,titles=NAME."
+            )
+        titles += [row.get(column) for _, row in part.rows]
+    return titles
 
 
 def id_text(each):

@@ -17,6 +17,7 @@ from keras_posenc.retrieval import (
     search_table,
 )
 from keras_posenc.retrieval.readings import reading_of
+from keras_posenc.text.ids import ROWS, read_titles
 from keras_posenc.text.structure import headings_of
 
 pytestmark = pytest.mark.once
@@ -126,6 +127,16 @@ def test_a_row_without_a_title_has_none_of_another_column(pretrained, tmp_path):
     assert not search(pretrained, vectors, "w21", scoring="words", verbose=0)
     found = search(pretrained, vectors, "w2", verbose=0)
     assert {row["id"]: row.get("title") for row in found} == {1: "w20", 2: None}
+
+
+def test_titles_that_change_their_column_are_refused(pretrained, tmp_path):
+    """A file is read in parts; a later one may have a column with a more usual name."""
+    rows = [{"name": "w20", "text": "w1"}] * ROWS + [{"title": "w21", "text": "w2"}]
+    (tmp_path / "texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(ValueError, match="line 1025: titles are in 'name' before .* in 'title'"):
+        embed(pretrained, tmp_path / "texts.jsonl", reading="passages:5,titles", verbose=0)
+    found = read_titles(tmp_path / "texts.jsonl", "name")
+    assert found == ["w20"] * ROWS + [None]
 
 
 def test_a_folder_is_embedded_and_searched(pretrained, tmp_path, caplog):
